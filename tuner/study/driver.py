@@ -78,7 +78,7 @@ class StudyDriver:
             default, all trials have `steps_per_trial` steps.
         cheapest: the cheapest possible shapes of a trial. If none of them fits the budget, no trial can start. Empty if
             all trials have the same shape.
-        when_sure: action when the score of a complete trial is very probably near the best possible score. Only
+        when_sure: what to do when the score of a complete trial is very probably near the best possible score. Only
             ``go_on`` works with every sampler.
 
     Raises:
@@ -149,7 +149,7 @@ class StudyDriver:
         self._stop = Stop(StopReason.STOPPED, detail)
 
     def restarted(self, trial_id: str) -> bool:
-        """Reserve the steps that a trial repeats after the loss of its worker, and return True.
+        """Reserve the steps that a trial must repeat because its worker was lost, and return True.
 
         The trial restarts from its last checkpoint. If the steps do not fit the budget, end the trial as FAILED and
         return False. The executor must then not restart the trial.
@@ -216,7 +216,7 @@ class StudyDriver:
             trial_id: id of a running trial.
             outcome: COMPLETE, PRUNED or FAILED. COMPLETE becomes FAILED if the trial has no finite score.
             steps_taken: number of training steps of the trial's final model. It cannot exceed the leased steps.
-            reason: why the trial ended, for analysts. It may depend on the records only through reported scores. If the
+            reason: text that tells analysts why the trial ended. It may depend on the records only through reported scores. If the
                 pruner gave a reason, that reason is stored instead.
         """
         active = self._active[trial_id]

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 WhenSure: TypeAlias = Literal["go_on", "stop", "replicate"]
-"""Action of a search when the score of a complete trial is very probably near the best possible score.
+"""What a search does when the score of a complete trial is very probably near the best possible score.
 
 `go_on` continues, `stop` ends the search, and `replicate` repeats the best two configurations.
 """

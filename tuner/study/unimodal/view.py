@@ -103,7 +103,7 @@ class View:
         Args:
             study: any study.
             last: step at which trials end. If it is None, there are no records.
-            ended: cache of the records of ended trials, with the trial number as key. New records are added to the cache.
+            ended: cache of the records of ended trials, with the trial number as key. New records are added to it.
         """
         sign = 1.0 if study.direction == StudyDirection.MAXIMIZE else -1.0
         records: list[Record] = []

@@ -44,8 +44,8 @@ class Rules:
         risk: a trial is stopped if the probability that its value is near the best is below this limit.
         sure: the search may end if the best complete trial is near the best with at least this probability.
         starts: values of the first trials, which are never stopped.
-        at_once: maximum number of running trials. A trial's value cannot depend on scores that are
-            reported after the start of the trial.
+        at_once: maximum number of running trials. The value of a new trial cannot depend on scores that
+            running trials have not reported yet.
         stagger: the next trial starts after all running trials have taken this fraction of their steps.
         early: fraction of the steps before which a trial is stopped only if its value is too small, because the best
             value increases during training. This rule ends when `enough` trials are complete.
@@ -127,7 +127,7 @@ class Beliefs:
 
     @property
     def unimodal(self) -> bool:
-        """Whether the scores are consistent with a single maximum. If they are not, the bracket of the mode is empty."""
+        """Whether the scores are consistent with a single maximum. Otherwise, the bracket of the mode is empty."""
         return not self.bracket.empty
 
     @property

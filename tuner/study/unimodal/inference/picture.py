@@ -61,7 +61,7 @@ class CurvePicture:
         height_at: rung whose scores determine the height of the curve, as a fraction of the steps.
         drawn_for: number of the trial from which the curve takes the values of the other searched parameters, or None
             if no other parameter is searched.
-        scaled_by: names of other parameters by which all values in the picture are multiplied. Each of these parameters
+        scaled_by: names of other parameters that multiply all values in the picture. Each of these parameters
             is first divided by the middle of its range.
         above: lower limit of the best value, or None if unknown.
         below: upper limit of the best value, or None if unknown.
@@ -154,7 +154,7 @@ class CurvePicture:
         elif self.points:
             said.append("No trial is complete yet.")
         if self.values and self.height_at < 1:
-            said.append(f"The curve is shown at the height of scores after {_percent(self.height_at)} of the steps.")
+            said.append(f"The height of the curve is that of the scores after {_percent(self.height_at)} of the steps.")
         if self.drawn_for is not None:
             said.append(
                 f"Other parameters are searched too. The curve is drawn for their values in trial {self.drawn_for}, so "
