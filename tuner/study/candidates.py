@@ -89,7 +89,7 @@ class Candidates:
         return "" if leads else self.found()
 
     def configurations(self, left: float | None) -> Iterator[tuple[Trial, dict[str, object]]]:
-        """Create trials, draw their parameters, and yield both. With a grid, this ends after the last grid point.
+        """Create trials, draw their parameters, and yield both. With a grid, end after the last grid point.
 
         Configurations that the pruner excludes are rejected and not yielded. After `TRIES` such rejections, the pruner
         is not asked again, and all further configurations are yielded.

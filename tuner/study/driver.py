@@ -216,8 +216,8 @@ class StudyDriver:
             trial_id: id of a running trial.
             outcome: COMPLETE, PRUNED or FAILED. COMPLETE becomes FAILED if the trial has no finite score.
             steps_taken: number of training steps of the trial's final model. It cannot exceed the leased steps.
-            reason: text that tells analysts why the trial ended. It may depend on the records only through reported scores. If the
-                pruner gave a reason, that reason is stored instead.
+            reason: text that tells analysts why the trial ended. It may depend on the records only through reported
+                scores. If the pruner gave a reason, that reason is stored instead.
         """
         active = self._active[trial_id]
         active.step = steps_taken
@@ -303,7 +303,7 @@ class StudyDriver:
         return Wait() if self._active else Stop(StopReason.BUDGET, detail)
 
     def _start_if_it_fits(self, trial: Trial, parameters: dict[str, object]) -> Suggestion | None:
-        """Give a drawn trial an id, reserve its steps and start it. Return None if the steps do not fit the budget."""
+        """Give a new trial an id, reserve its steps and start it. Return None if the steps do not fit the budget."""
         trial_id = new_trial_id(trial.number)
         fits = self._room.reserve(trial_id, self._shape_of(parameters).ask)
         return self._start_new(trial, trial_id, parameters) if fits else None

@@ -1,4 +1,4 @@
-"""Functions that store a study in a journal file in the sweep's folder, and a lock that allows only one driver at a time."""
+"""Storage of a study in a journal file in the sweep's folder, and a lock that allows only one driver at a time."""
 
 from __future__ import annotations
 

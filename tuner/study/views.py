@@ -32,7 +32,7 @@ OUTCOME = "outcome"
 STEPS_TAKEN = "steps_taken"
 REASON = "reason"
 RUNGS = "rungs"
-"""Attribute with pairs [step of the longest trial, step of this trial], one for each rung. It is stored only for a trial
+"""Attribute with a pair [step of the longest trial, step of this trial] for each rung. It is stored only for a trial
 whose rungs differ from the rungs of the longest trial."""
 REJECTED = "rejected"
 """Attribute with the reason why a configuration was never started."""

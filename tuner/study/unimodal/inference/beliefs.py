@@ -39,10 +39,10 @@ class Rules:
 
     Attributes:
         axis: axis of the parameter.
-        tolerance: smallest difference between scores that matters, in the unit of the score. A value is near the best
-            if its score on the curve is within the tolerance of the maximum.
-        risk: a trial is stopped if the probability that its value is near the best is below this limit.
-        sure: the search may end if the best complete trial is near the best with at least this probability.
+        tolerance: smallest difference between scores that matters, in the unit of the score. A value is near the
+            optimum if its score on the curve is within the tolerance of the maximum.
+        risk: a trial is stopped if the probability that its value is near the optimum is below this limit.
+        sure: the search may end if the best complete trial is near the optimum with at least this probability.
         starts: values of the first trials, which are never stopped.
         at_once: maximum number of running trials. The value of a new trial cannot depend on scores that
             running trials have not reported yet.
@@ -184,7 +184,7 @@ class Beliefs:
         return True
 
     def ahead(self, trial: int, place: float, context: Context = ALONE) -> float:
-        """Return the probability that a trial's final score exceeds all final scores so far, or 1 without records."""
+        """Return the probability that a trial's final score will exceed all final scores so far, or 1 without records."""
         return 1.0 if self.posterior is None else self.posterior.ahead(trial, place, context)
 
     def beaten(self, trial: int, place: float, fraction: float, context: Context = ALONE) -> bool:
@@ -320,7 +320,7 @@ class Beliefs:
         return [trial.place for trial in self.seen.standing("running")] + ([] if best is None else [best])
 
     def _start(self, context: Context) -> float:
-        """Return the position of the first value in `Rules.starts` that has no trial. Failed trials do not count."""
+        """Return the position of the first value in `Rules.starts` that has no trial. Failed trials are ignored."""
         axis, known = self.rules.axis, [trial.place for trial in self.seen.trials]
         values = [min(max(value, axis.low), axis.high) for value in self.rules.starts]
         places = [min(max(axis.place(value), context.low), context.high) for value in values]
@@ -336,7 +336,7 @@ class Beliefs:
     def _bracket_at(self, fraction: float) -> ModeBracket:
         """Return the bracket of the mode from scores at one rung.
 
-        Only scores in the most frequent context at this rung count.
+        Only the scores that belong to the most frequent context at this rung are used.
         """
         rows = self.last_records
         if fraction < 1:
@@ -353,7 +353,7 @@ class Beliefs:
 
     @cached_property
     def _started(self) -> int:
-        """Number of started trials. Trials that were excluded before their first step do not count."""
+        """Number of started trials, without those that were excluded before their first step."""
         scored = {record.trial for record in self.seen.records}
         return sum(trial.state != "pruned" or trial.trial in scored for trial in self.seen.trials)
 
