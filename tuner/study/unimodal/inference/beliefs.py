@@ -184,7 +184,7 @@ class Beliefs:
         return True
 
     def ahead(self, trial: int, place: float, context: Context = ALONE) -> float:
-        """Return the probability that a trial's final score will exceed all final scores so far, or 1 without records."""
+        """Return the probability that a trial's final score will exceed all earlier ones, or 1 without records."""
         return 1.0 if self.posterior is None else self.posterior.ahead(trial, place, context)
 
     def beaten(self, trial: int, place: float, fraction: float, context: Context = ALONE) -> bool:

@@ -1,4 +1,4 @@
-"""Numbers and sentences with which a report describes a curve, in the units of the parameter and the score."""
+"""Numbers (in the units of the parameter and the score) and sentences with which a report describes a curve."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class CurvePoint:
     Attributes:
         trial: number of the trial.
         value: value of the parameter.
-        score: the last score, or None without a score.
-        fraction: fraction of the steps that were taken before the last score, or 0 without a score.
+        score: the trial's last score, or None if it has no score.
+        fraction: fraction of the steps that the trial had taken at its last score, or 0 if it has no score.
         state: ``complete``, ``pruned``, ``running`` or `NEVER_STARTED`.
     """
 
