@@ -34,7 +34,7 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
     "bounded": ("explore", "ratio"),
     "unimodal": ("tolerance", "others", "sure", "at_once", "stagger", "audits"),
 }
-"""Option names of each sampler, by the sampler's name."""
+"""Option names of each sampler, with the sampler's name as key."""
 
 SECRET_SAMPLERS = ("random", "bounded")
 """Samplers that a sealed search may use, because they can take all their randomness from the operating system."""
@@ -50,7 +50,7 @@ PRUNERS: dict[str, tuple[str, ...]] = {
     "wilcoxon": ("p_threshold", "n_startup_steps"),
     "unimodal": ("tolerance", "risk", "strict", "runs", "fallback"),
 }
-"""Option names of each pruner, by the pruner's name. All step counts in options are numbers of training steps."""
+"""Option names of each pruner, with its name as key. All step counts in options are numbers of training steps."""
 
 PRUNER_CLASSES: dict[str, str] = {
     "none": "NopPruner",
@@ -62,7 +62,7 @@ PRUNER_CLASSES: dict[str, str] = {
     "threshold": "ThresholdPruner",
     "wilcoxon": "WilcoxonPruner",
 }
-"""Class names of Optuna's pruners, by our names of the pruners."""
+"""Class names of Optuna's pruners, with our names of the pruners as keys."""
 
 _REQUIRED: dict[str, tuple[str, ...]] = {"percentile": ("percentile",), "patient": ("patience",)}
 

@@ -29,7 +29,7 @@ def curves_of(study: Study, *, fallback: str = "") -> tuple[CurvePicture, ...]:
 def believed_order(study: Study) -> tuple[int, ...]:
     """Return the numbers of the complete trials, best first, ordered by the estimated curves instead of by score.
 
-    The result is empty if the scores show more than one maximum along any parameter.
+    The result is empty if the scores show more than one maximum along at least one parameter.
     """
     every = [believed for model in _curve_models(study) if (believed := model.beliefs(study)) is not None]
     return ranking(every) if all(believed.unimodal for believed in every) else ()

@@ -28,7 +28,7 @@ _SCALES: Final[Mapping[Warp, tuple[Callable[[float], float], Callable[[float], f
 
 @dataclass(frozen=True)
 class ParameterAxis:
-    """Map from the values of a parameter between two bounds to positions in [0, 1].
+    """Mapping that assigns positions in [0, 1] to the values of a parameter between two bounds.
 
     The scale `warp` is for example `log` for a learning rate, or `log1p` for a radius, whose lower bound may be 0.
     """
