@@ -1,6 +1,6 @@
 """Rules that compare scores and choose the best trial. This module imports no third-party package.
 
-All reports of a search name the same best trial, because all of them use these rules:
+Every page and message about a search names the same best trial, because all of them use these rules:
 
 - A score that is missing, infinite or not a number is never the best.
 - Of trials with equal scores, the trial with the lowest number wins. A sealed search breaks ties with a secret key

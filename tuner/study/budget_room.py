@@ -39,7 +39,7 @@ class BudgetRoom:
         return max((_most_that_fit(self._budget, shape.ask, at_most) for shape in shapes), default=0)
 
     def reserve(self, trial_id: str, ask: Ask) -> bool:
-        """Reserve all requested steps and scores and return True. Return False if they do not fit the budget."""
+        """Reserve all requested steps and scores, and return True. If they do not fit the budget, only return False."""
         if self._budget is None:
             return True
         if not self._budget.fits(ask):
@@ -51,7 +51,7 @@ class BudgetRoom:
         return True
 
     def extend(self, trial_id: str, remaining: Ask) -> bool:
-        """Extend a trial's reservation so that the trial can finish, and return True. Return False if it does not fit.
+        """Extend a trial's reservation so that the trial can finish. Return whether the budget allows this.
 
         `remaining` is the budget that the trial still needs. The unleased (not yet charged) part of the existing
         reservation is used first, and only the difference is reserved. Steps that a trial repeats after an interruption
@@ -65,12 +65,12 @@ class BudgetRoom:
         return self.reserve(trial_id, Ask(steps, remaining.sample_rate, remaining.noise_multiplier, releases))
 
     def settle(self, trial_id: str, steps_taken: int) -> None:
-        """End the reservations of a trial and return its unleased steps and scores to the budget."""
+        """End the reservations of a trial, and give its unleased steps and scores back to the budget."""
         if self._budget is not None:
             self._budget.settle(trial_id, steps_taken)
 
     def holds(self, trial_id: str) -> bool:
-        """Return whether the trial has reservations that are not settled. Without a budget, return True."""
+        """Return whether the trial has reservations that are not settled. For a sweep without privacy, return True."""
         return self._budget is None or trial_id in self._budget.outstanding()
 
     def outstanding(self) -> Mapping[str, Unleased]:

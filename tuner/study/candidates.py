@@ -26,12 +26,12 @@ EXCLUDED = "the pruner excluded it before its first step"
 """Reason that is stored if the pruner excludes a configuration without giving a reason."""
 
 TRIES = 20
-"""Maximum number of configurations that are rejected before a trial starts. Rejections by the pruner and rejections
-because of the budget are counted separately."""
+"""Maximum number of rejected configurations in the search for one that can start. Rejections by the pruner and
+rejections because of the budget are counted separately."""
 
 _FEW = 3.0
-"""If the budget allows fewer further complete trials than this, a search with `when_sure: replicate` repeats its best
-two configurations."""
+"""If the budget allows fewer than this number of further complete trials, a search with `when_sure: replicate` repeats
+its best two configurations."""
 
 
 class Candidates:
@@ -79,17 +79,17 @@ class Candidates:
         return "" if best is None else f"trial {best[0]} is within the tolerance with probability {best[1]:.2f}"
 
     def found_without(self, number: int, nominal: int, score: float, *, mode: str) -> str:
-        """Return why a running trial stops because the search ends (see `found`), or "" if the trial continues.
+        """Return the reason to stop a running trial when the search ends early, or "" if the trial continues.
 
-        The trial always continues if no other trial has a better score at the rung `nominal`. Its model may then become
-        the best.
+        See `found` for the early end. The trial always continues if no other trial has a better score at the rung
+        `nominal`, because the model of such a trial may still become the best.
         """
         others = [t.intermediate_values for t in self._study.get_trials(deepcopy=False) if t.number != number]
         leads = score == best_score([score, *(each[nominal] for each in others if nominal in each)], mode=mode)
         return "" if leads else self.found()
 
     def configurations(self, left: float | None) -> Iterator[tuple[Trial, dict[str, object]]]:
-        """Draw new trials, and yield each trial with its parameters. With a grid, the last point ends the iteration.
+        """Create trials, draw their parameters, and yield both. With a grid, end after the last grid point.
 
         Configurations that the pruner excludes are rejected and not yielded. After `TRIES` such rejections, the pruner
         is not asked again, and all further configurations are yielded.
@@ -113,7 +113,7 @@ class Candidates:
                     refused.append(trial.params)
 
     def excluded(self, trial: Trial) -> str:
-        """Return why the pruner excludes a drawn trial, or "" if the trial may start.
+        """Return why the pruner excludes a new trial, or "" if the trial may start.
 
         A trial that repeats an earlier configuration is never excluded.
         """
@@ -148,7 +148,7 @@ class Candidates:
         return whole and bool(frozen.params) and views.PARAMETERS not in frozen.user_attrs
 
     def _ask(self, left: float | None, refused: Sequence[dict[str, object]]) -> Trial:
-        """Create an Optuna trial, either with a new configuration or as a repetition of one of the best two."""
+        """Create an Optuna trial, with a new configuration or with one of the best two configurations."""
         if self._sampler.wants_left:
             self._sampler.tell_left(left)
         trials = self._study.get_trials(deepcopy=False)
@@ -164,8 +164,8 @@ class Candidates:
     ) -> FrozenTrial | None:
         """Return the trial whose configuration is repeated next, or None if no configuration is repeated.
 
-        The search repeats the two configurations that are probably best, first the configuration with fewer trials. It
-        repeats nothing while it still searches for the best two, or if neither of the two fits the budget.
+        The search repeats the two configurations that are probably best, starting with the one that has fewer trials.
+        It repeats nothing while it still searches for the best two, or if neither of the two fits the budget.
         """
         if left >= _FEW and not self._sampler.is_over(self._study):
             return None

@@ -11,7 +11,7 @@ crash, `reconcile` restores the state from these two. The order of writes makes 
     finish   write steps, reason and outcome → end the Optuna trial → settle in the ledger → notify the observers
              → mark the end as announced
 
-A trial in the storage without our id never ran. Trials of different lengths report at the same fractions of their
+A stored trial that lacks our trial id never ran. Trials of different lengths report at the same fractions of their
 steps. Each report is stored at the corresponding step of the longest trial (the nominal step), so that pruners compare
 scores at the same fraction.
 
@@ -66,19 +66,19 @@ class StudyDriver:
         study: an Optuna study from `storage.open_study`, whose direction matches `mode`.
         space: search space.
         trials: number of trials of the sweep, including trials that are already in the storage.
-        steps_per_trial: training steps of a complete trial. If trials have different lengths, the steps of the longest.
-        rung_steps: increasing steps after which a trial reports. The last one is `steps_per_trial`. A shorter trial
-            reports at the same fractions of its own steps, and Optuna stores the scores at `rung_steps`.
+        steps_per_trial: training steps of a complete trial. If lengths differ, the steps of the longest trial.
+        rung_steps: steps after which a trial reports, in increasing order. The last is `steps_per_trial`. A shorter
+            trial reports at the same fractions of its own steps, and Optuna stores the scores at `rung_steps`.
         metric: name of the score in the reported metrics.
         mode: ``"max"`` or ``"min"``.
         budget: the privacy budget, or None for a sweep without privacy.
-        observers: receivers of every start, report and end of a trial.
+        observers: objects that are notified of every start, report and end of a trial.
         max_first_failures: the search stops when this many trials have failed and no trial has ended in another way.
         shape_of: function that returns the shape of a trial (its steps, rungs and mechanism) for its parameters. By
             default, all trials have `steps_per_trial` steps.
         cheapest: the cheapest possible shapes of a trial. If none of them fits the budget, no trial can start. Empty if
             all trials have the same shape.
-        when_sure: action when the score of a complete trial is very probably near the best possible score. Only
+        when_sure: what to do when the score of a complete trial is very probably near the best possible score. Only
             ``go_on`` works with every sampler.
 
     Raises:
@@ -149,7 +149,7 @@ class StudyDriver:
         self._stop = Stop(StopReason.STOPPED, detail)
 
     def restarted(self, trial_id: str) -> bool:
-        """Reserve the steps that a trial repeats after the loss of its worker, and return True.
+        """Reserve the steps that a trial must repeat because its worker was lost, and return True.
 
         The trial restarts from its last checkpoint. If the steps do not fit the budget, end the trial as FAILED and
         return False. The executor must then not restart the trial.
@@ -178,11 +178,11 @@ class StudyDriver:
         return self._active[trial_id].step
 
     def report(self, trial_id: str, step: int, metrics: Mapping[str, float]) -> Decision:
-        """Store the metrics that a trial reports at a step, and decide whether the trial continues.
+        """Handle the metrics that a trial reports at a step, and decide whether the trial continues.
 
         At a rung, the score is stored in Optuna, and the pruner may stop the trial. If the score is missing or not
         finite, the decision is FAIL. After FAIL or PRUNE, the executor must call `finish`. If a restarted trial reports
-        a step again, Optuna keeps the first score.
+        the same step again, Optuna keeps the first score.
         """
         active = self._active[trial_id]
         active.step = max(active.step, step)
@@ -210,14 +210,14 @@ class StudyDriver:
         return decision
 
     def finish(self, trial_id: str, *, outcome: TrialStatus, steps_taken: int, reason: str = "") -> None:
-        """End a trial. Store its outcome in Optuna, and return its unleased steps and scores to the budget.
+        """End a trial. Store its outcome in Optuna, and give its unleased steps and scores back to the budget.
 
         Args:
             trial_id: id of a running trial.
             outcome: COMPLETE, PRUNED or FAILED. COMPLETE becomes FAILED if the trial has no finite score.
             steps_taken: number of training steps of the trial's final model. It cannot exceed the leased steps.
-            reason: why the trial ended, for analysts. It may depend on the records only through reported scores. If the
-                pruner gave a reason, that reason is stored instead.
+            reason: text that tells analysts why the trial ended. It may depend on the records only through reported
+                scores. If the pruner gave a reason, that reason is stored instead.
         """
         active = self._active[trial_id]
         active.step = steps_taken
@@ -232,9 +232,9 @@ class StudyDriver:
     def reconcile(self, find_checkpoint: FindCheckpoint | None = None) -> None:
         """Make the storage and the ledger consistent after an interruption. Repeated calls are safe.
 
-        Trial ends that were only partly stored or announced are completed. Reservations of trials that ended or never
-        started are settled. `next` then resumes interrupted trials from the checkpoints that `find_checkpoint`
-        returns.
+        If only part of a trial's end was stored or announced, the rest of it is stored and announced now. Reservations
+        of trials that ended or never started are settled. `next` then resumes interrupted trials from the checkpoints
+        that `find_checkpoint` returns.
         """
         if find_checkpoint is not None:
             self._find_checkpoint = find_checkpoint
@@ -292,7 +292,7 @@ class StudyDriver:
         return self.next()
 
     def _left(self, started: int) -> float | None:
-        """Return how many more complete trials the budget and `trials` allow, or None if the number is not needed."""
+        """Return how many more complete trials the budget and the limit `trials` allow, or None if not needed."""
         if not self._candidates.needs_left:
             return None
         shapes = self._cheapest or ((self._shape_of({}),) if self._room.is_limited else ())
@@ -303,7 +303,7 @@ class StudyDriver:
         return Wait() if self._active else Stop(StopReason.BUDGET, detail)
 
     def _start_if_it_fits(self, trial: Trial, parameters: dict[str, object]) -> Suggestion | None:
-        """Give a drawn trial an id, reserve its steps and start it. Return None if the steps do not fit the budget."""
+        """Give a new trial an id, reserve its steps and start it. Return None if the steps do not fit the budget."""
         trial_id = new_trial_id(trial.number)
         fits = self._room.reserve(trial_id, self._shape_of(parameters).ask)
         return self._start_new(trial, trial_id, parameters) if fits else None
@@ -331,7 +331,7 @@ class StudyDriver:
         return self.next()
 
     def _continue(self, frozen: FrozenTrial) -> Suggestion | None:
-        """Resume an interrupted trial. Return None if it cannot resume now, for example if its steps do not fit."""
+        """Resume an interrupted trial. Return None if the trial cannot resume now."""
         trial_id, trial = _id_of(frozen), trial_of(self.study, frozen)
         parameters = self.space.sample(OptunaSuggest(trial))
         if not trial_id:  # the driver died before it wrote our id, so the trial never ran
@@ -386,7 +386,7 @@ class StudyDriver:
 
 
 def _id_of(frozen: FrozenTrial) -> str:
-    """Return our id of a stored trial, or "" if the trial never ran."""
+    """Return the id that the driver gave a stored trial, or "" if the trial never ran."""
     return str(frozen.user_attrs.get(views.TRIAL_ID, ""))
 
 

@@ -1,10 +1,10 @@
 """Names, options and aliases of samplers and pruners.
 
-This module does not import Optuna, so that experiment files are checked fast.
+This module does not import Optuna, so that experiment files can be checked quickly.
 
 The options of Optuna's samplers and pruners are the parameters of Optuna's constructors. Parameters that take functions
 are omitted. `seed` is omitted too, because the experiment file sets it for the whole search. A test compares the
-options with Optuna. The samplers `grid`, `bounded` and `unimodal` and the pruner `unimodal` are our own.
+options with those of Optuna. The samplers `grid`, `bounded` and `unimodal` and the pruner `unimodal` are our own.
 
 To add a sampler NAME, write the module `tuner.study.samplers.NAME` with a function `build`, and add an entry here. To
 add a pruner of our own, do the same in `tuner.study.pruners`. A pruner of Optuna needs only an entry here.
@@ -34,7 +34,7 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
     "bounded": ("explore", "ratio"),
     "unimodal": ("tolerance", "others", "sure", "at_once", "stagger", "audits"),
 }
-"""Option names of each sampler, by the sampler's name."""
+"""Option names of each sampler, with the sampler's name as key."""
 
 SECRET_SAMPLERS = ("random", "bounded")
 """Samplers that a sealed search may use, because they can take all their randomness from the operating system."""
@@ -50,7 +50,7 @@ PRUNERS: dict[str, tuple[str, ...]] = {
     "wilcoxon": ("p_threshold", "n_startup_steps"),
     "unimodal": ("tolerance", "risk", "strict", "runs", "fallback"),
 }
-"""Option names of each pruner, by the pruner's name. Options that count steps count training steps."""
+"""Option names of each pruner, with its name as key. All step counts in options are numbers of training steps."""
 
 PRUNER_CLASSES: dict[str, str] = {
     "none": "NopPruner",
@@ -62,7 +62,7 @@ PRUNER_CLASSES: dict[str, str] = {
     "threshold": "ThresholdPruner",
     "wilcoxon": "WilcoxonPruner",
 }
-"""Class names of Optuna's pruners, by our names of the pruners."""
+"""Class names of Optuna's pruners, with our names of the pruners as keys."""
 
 _REQUIRED: dict[str, tuple[str, ...]] = {"percentile": ("percentile",), "patient": ("patience",)}
 

@@ -1,6 +1,6 @@
-"""Promoted parameters (`search_spaces.Promoted`), whose value increases from level to level during a trial.
+"""Promoted parameters (`search_spaces.Promoted`), whose values increase from level to level during a trial.
 
-A level begins at the same fraction of the steps in all trials, so the scores of different trials at a rung can be
+Each level begins at the same fraction of the steps in all trials, so the scores of different trials at a rung can be
 compared. The levels are fixed before the search, so they have no privacy cost. This module imports neither Optuna nor
 torch.
 """
@@ -31,7 +31,7 @@ def level_steps(levels: int, rungs: Sequence[int]) -> tuple[int, ...]:
 
     Args:
         levels: n, at least 2.
-        rungs: increasing steps at which the trial reports. The last step is the end of the trial.
+        rungs: steps at which the trial reports, in increasing order. The last step is the end of the trial.
 
     Raises:
         InputError: there are fewer rungs than levels.
@@ -51,7 +51,7 @@ def level_steps(levels: int, rungs: Sequence[int]) -> tuple[int, ...]:
 
 
 def full_fidelity_from(space: SearchSpace, rungs: Sequence[int]) -> float:
-    """Return the fraction of a trial's steps after which every promoted parameter has its last level.
+    """Return the fraction of a trial's steps after which every promoted parameter is at its last level.
 
     Scores up to this fraction belong to lower levels. Without a promoted parameter, the fraction is 0.
     """
@@ -81,7 +81,7 @@ def each_level(parameters: Mapping[str, object], *, rungs: Sequence[int]) -> lis
     """Split a trial into parts in which all promoted parameters are constant.
 
     Returns:
-        For each part, its share of the trial's steps and the parameters in this part as plain numbers.
+        For each part, the fraction of the trial's steps, and a dict of parameters whose values are plain numbers.
     """
     levels = {name: found for name, value in parameters.items() if (found := promoted_levels(value)) is not None}
     starts = {name: level_steps(len(each), rungs) for name, each in levels.items()}

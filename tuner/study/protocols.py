@@ -23,7 +23,7 @@ class CurveModel(Protocol):
 
     Attributes:
         parameter: name of the parameter.
-        scales: names of other parameters by which the parameter is multiplied. The model is a function of the product.
+        scales: names of other parameters that multiply this parameter. The model is a function of the product.
     """
 
     parameter: str
@@ -38,10 +38,10 @@ class StudySampler(Protocol):
     """Sampler that also decides when the search waits for reports and when it may end.
 
     Attributes:
-        points: number of configurations that the sampler can propose, or None if unlimited.
+        points: number of configurations that the sampler can propose, or None if the number is unlimited.
         draws_whole: whether all values of a candidate are drawn together. If so, a resumed search rejects a candidate
             whose values were not all stored, because the missing values would come from another draw.
-        wants_left: whether the driver must call `tell_left`. The driver then queries the ledger several times.
+        wants_left: whether the driver must call `tell_left`. For this call, it queries the ledger several times.
     """
 
     points: int | None = None

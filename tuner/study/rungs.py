@@ -11,7 +11,7 @@ __all__ = ["scaled_rungs"]
 
 
 def scaled_rungs(rungs: Sequence[int], steps: int) -> dict[int, int]:
-    """Map the steps at which a trial of `steps` steps reports to the corresponding rungs of the longest trial.
+    """Return the corresponding rung of the longest trial for each reporting step of a trial with `steps` steps.
 
     The keys are steps of this trial, and the values are rungs. Both increase. The last pair is (`steps`, `rungs[-1]`).
     In a short trial, several rungs can correspond to the same step. The trial then reports once, for the last of these

@@ -101,7 +101,7 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 
 class _KernelLock(JournalFileOpenLock):
-    """Lock of the journal, which the kernel releases when the process that holds it dies.
+    """Lock of the journal. If the process that holds the lock dies, the operating system releases the lock.
 
     Optuna's own lock files remain after a process is killed, and block the next process for 30 seconds.
     """
@@ -125,7 +125,7 @@ def _journal_lock(journal: Path) -> FileLock:
 def _cut_torn_line(journal: Path) -> None:
     """Remove an incomplete last line, which a killed process may have left. Optuna would otherwise append to this line.
 
-    A complete line that is not JSON stays, and Optuna then refuses the journal.
+    A complete last line is kept even if it is not JSON. Optuna then refuses the journal.
     """
     if not journal.exists():
         return

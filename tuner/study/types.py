@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 WhenSure: TypeAlias = Literal["go_on", "stop", "replicate"]
-"""Action of a search when the score of a complete trial is very probably near the best possible score.
+"""What a search does when the score of a complete trial is very probably near the best possible score.
 
 `go_on` continues, `stop` ends the search, and `replicate` repeats the best two configurations.
 """
@@ -68,7 +68,7 @@ class Ask:
         steps: number of private steps.
         sample_rate: sample rate of the trial, or None if all trials of the search use the same mechanism.
         noise_multiplier: noise multiplier of the trial, or None if all trials of the search use the same mechanism.
-        releases: number of protected scores, or 0 if scores are outside the guarantee.
+        releases: number of protected scores, or 0 if scores are outside the privacy guarantee.
     """
 
     steps: int
@@ -86,8 +86,8 @@ class TrialShape:
         sample_rate: sample rate, or None for a trial without privacy.
         noise_multiplier: noise multiplier, or None for a trial without privacy.
         steps: number of training steps.
-        rungs: increasing steps at which the trial reports. The last one is `steps`.
-        releases: number of protected scores, which is one per rung, or 0 if scores are outside the guarantee.
+        rungs: steps at which the trial reports, in increasing order. The last is `steps`.
+        releases: number of protected scores, which is one per rung, or 0 if scores are outside the privacy guarantee.
     """
 
     batch_size: int = 0
@@ -118,9 +118,9 @@ class Suggestion:
     """Trial that an executor must run now. Its steps are already reserved.
 
     Attributes:
-        trial_id: our id of the trial, which the ledger, the sweep's folder and the Optuna storage all use.
+        trial_id: id of the trial in the ledger, the sweep's folder and the Optuna storage.
         number: Optuna's number of the trial, counted from 0.
-        parameters: the flat parameters, including fixed ones.
+        parameters: the flat parameters, including fixed parameters.
         shape: length, batch size and mechanism of the trial.
     """
 
@@ -171,7 +171,7 @@ class Unleased(Protocol):
 
 
 class BudgetGate(Protocol):
-    """Protocol of the privacy budget with the methods that the driver needs. `trial` is a `Suggestion.trial_id`."""
+    """Protocol of the privacy budget, with the methods that the driver needs. `trial` is a trial id."""
 
     def fits(self, ask: Ask) -> bool:
         """Return whether all requested steps and scores could be reserved now."""
@@ -184,7 +184,7 @@ class BudgetGate(Protocol):
         """
 
     def settle(self, trial: str, steps_taken: int) -> None:
-        """End the trial's reservations and return the unleased steps and scores to the budget."""
+        """End the trial's reservations, and give the unleased steps and scores back to the budget."""
 
     def outstanding(self) -> Mapping[str, Unleased]:
         """Return the unleased steps and scores (possibly 0) of every trial that is not settled."""
@@ -194,7 +194,7 @@ Shape: TypeAlias = Callable[[Mapping[str, object]], TrialShape]
 """Function that returns the shape of a trial for its parameters. It uses public values only."""
 
 FindCheckpoint: TypeAlias = Callable[[str], int | None]
-"""Function from a trial's id to the step of the trial's last checkpoint, or to None without a checkpoint."""
+"""Function that takes a trial id and returns the step of the trial's last checkpoint, or None without a checkpoint."""
 
 
 class Observer(Protocol):

@@ -32,12 +32,12 @@ OUTCOME = "outcome"
 STEPS_TAKEN = "steps_taken"
 REASON = "reason"
 RUNGS = "rungs"
-"""Pairs [step of the longest trial, step of this trial], one for each rung. They are stored only for a trial whose
-rungs differ from the rungs of the longest trial."""
+"""Attribute with a pair [step of the longest trial, step of this trial] for each rung. It is stored only for a trial
+whose rungs differ from the rungs of the longest trial."""
 REJECTED = "rejected"
-"""Reason why a configuration was never started."""
+"""Attribute with the reason why a configuration was never started."""
 REPLICA_OF = "replica_of"
-"""Number of the trial whose configuration this trial repeats."""
+"""Attribute with the number of the trial whose configuration this trial repeats."""
 
 _STATES = {"RUNNING": TrialStatus.RUNNING, "COMPLETE": TrialStatus.COMPLETE, "PRUNED": TrialStatus.PRUNED}
 
@@ -52,7 +52,7 @@ def read_trials(study: Study, *, mode: str, steps_planned: int) -> tuple[TrialVi
 
 
 def view_of(trial: FrozenTrial, *, mode: str, steps_planned: int) -> TrialView:
-    """Return the view of a stored trial. While the trial runs, the view's step is that of the last report."""
+    """Return the view of a stored trial. While the trial runs, the view contains the step of the last report."""
     attributes = trial.user_attrs
     curve = learning_curve(trial)
     scores = [score for _, score in curve]

@@ -1,1 +1,1 @@
-"""Pruners. The module `make` creates a pruner by its name, and the other modules define the pruners."""
+"""Pruners. The module `make` creates a pruner from its name, and the other modules define the pruners."""

@@ -1,4 +1,4 @@
-"""Creation of a pruner by its name."""
+"""Function that creates a pruner from its name."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def make_pruner(
     rung_steps: Sequence[int] = (),
     unimodality: Unimodality | None = None,
 ) -> BasePruner:
-    """Create a pruner by its name. See `PrunerRequest` for the arguments.
+    """Create a pruner from its name. See `PrunerRequest` for the arguments.
 
     Raises:
         tuner.errors.InputError: the name or an option is unknown, a value is invalid, or a required argument is

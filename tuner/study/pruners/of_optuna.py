@@ -15,7 +15,7 @@ __all__ = ["build"]
 
 
 def build(request: PrunerRequest) -> BasePruner:
-    """Create a pruner of Optuna by its name.
+    """Create one of Optuna's pruners from its name.
 
     The resource of successive halving and Hyperband is the number of training steps. By default, the minimum resource
     is the first rung and the maximum resource is the last rung.

@@ -1,1 +1,1 @@
-"""Samplers. The module `make` creates a sampler by its name. Each other sampler module has the name of its sampler."""
+"""Samplers. The module `make` creates a sampler from its name. Each other module has the name of its sampler."""

@@ -33,8 +33,9 @@ class BoundedSampler(PriorSampler):
     """Adaptive sampler of DP-HyPO (Wang et al. 2023). Its density is between c and C times the density of the prior.
 
     With probability c, a candidate is drawn from the prior. Otherwise N candidates are drawn from the prior, and a
-    kernel regression over the finished trials selects the best of them. A parameter that is missing in any finished
-    trial is always drawn from the prior. The bounds therefore hold for the joint density of all parameters.
+    kernel regression over the finished trials selects the best candidate. A parameter that is missing in at least
+    one finished trial is always drawn from the prior. The bounds therefore hold for the joint density of all
+    parameters.
 
     Args:
         ratio: the probability c and the number of draws N, which together determine C.
@@ -80,7 +81,7 @@ def _finished(study: Study, space: Mapping[str, BaseDistribution]) -> list[tuple
 def _score(
     at: Mapping[str, Any], finished: Sequence[tuple[dict[str, Any], float]], space: Mapping[str, BaseDistribution]
 ) -> float:
-    """Return the kernel-weighted mean score of the finished trials around `at` (Nadaraya 1964, Watson 1964)."""
+    """Return the kernel-weighted mean score near the parameters `at` (Nadaraya 1964, Watson 1964)."""
     squares = [
         sum(_distance(domain, at[name], other[name]) ** 2 for name, domain in space.items()) for other, _ in finished
     ]

@@ -40,7 +40,7 @@ def build(request: SamplerRequest) -> GridPointSampler:
 
 
 class GridPointSampler(IndependentSampler):
-    """Sampler that gives trial number i the i-th point of a list. It has no state.
+    """Sampler that gives trial number i the i-th point of a list. The sampler has no state.
 
     Optuna's GridSampler is not used for two reasons. It repeats points that differ only in inactive conditional
     parameters, and it ends the study with `Study.stop`, which works only inside `Study.optimize`.
@@ -88,7 +88,7 @@ def grid_points(space: Space, grid: Mapping[str, Sequence[object]]) -> list[dict
 class _GridWalk:
     """Implementation of `Suggest` that returns grid values.
 
-    Parameter i gets its grid value number `prefix[i]`. Each parameter after the prefix gets its first grid value.
+    The i-th parameter gets the grid value with index `prefix[i]`. Parameters beyond the prefix get their first value.
     """
 
     def __init__(self, grid: Mapping[str, Sequence[object]], prefix: Sequence[int]) -> None:

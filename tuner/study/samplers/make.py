@@ -1,4 +1,4 @@
-"""Creation of a sampler by its name. Imports no Optuna."""
+"""Function that creates a sampler from its name. This module does not import Optuna."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def make_sampler(
     secret: bool = False,
     unimodality: Unimodality | None = None,
 ) -> BaseSampler:
-    """Create a sampler by its name. See `SamplerRequest` for the arguments.
+    """Create a sampler from its name. See `SamplerRequest` for the arguments.
 
     Raises:
         tuner.errors.InputError: the name or an option is unknown, a value is invalid, a required argument is missing,

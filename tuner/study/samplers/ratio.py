@@ -1,4 +1,4 @@
-"""Options of the bounded sampler, and the factors that bound its density. Imports no Optuna."""
+"""Options of the bounded sampler, and the factors that bound its density. This module does not import Optuna."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class AlongParameter:
         parameter: name of a float or integer parameter.
         tolerance: smallest difference between scores that matters, in the unit of the score.
         last_step: step at which trials end. The default is the largest step that a complete trial has reported.
-        scales: names of other parameters by which the parameter is multiplied. The model is a function of the product.
+        scales: names of other parameters that multiply this parameter. The model is a function of the product.
         rules: further arguments, which are fields of `inference.beliefs.Rules`.
     """
 
@@ -71,7 +71,7 @@ class AlongParameter:
         return view, believe(seen, replace(self.rules, axis=view.axis))
 
     def curve_models(self) -> tuple[CurveModel, ...]:
-        """Return this model, which describes a single parameter."""
+        """Return a tuple that contains only this model."""
         return (self,)
 
 

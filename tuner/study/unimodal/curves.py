@@ -1,4 +1,4 @@
-"""Curves of a study for reports. A curve shows how the score depends on one unimodal parameter."""
+"""Curves that a report shows for a study. Each curve shows how the score depends on one unimodal parameter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def curves_of(study: Study, *, fallback: str = "") -> tuple[CurvePicture, ...]:
 
     Args:
         study: any study. The result is empty unless its sampler or its pruner is ``unimodal``.
-        fallback: name of the pruner that is used along parameters along which the scores are not unimodal.
+        fallback: name of the pruner that decides for a parameter if the scores along it have several maxima.
     """
     maximize = study.direction.name == "MAXIMIZE"
     return tuple(
@@ -27,9 +27,9 @@ def curves_of(study: Study, *, fallback: str = "") -> tuple[CurvePicture, ...]:
 
 
 def believed_order(study: Study) -> tuple[int, ...]:
-    """Return the numbers of the complete trials, best first, ordered by the estimated curves instead of their scores.
+    """Return the numbers of the complete trials, best first, ordered by the estimated curves instead of by score.
 
-    The result is empty if the scores show more than one maximum along any parameter.
+    The result is empty if the scores show more than one maximum along at least one parameter.
     """
     every = [believed for model in _curve_models(study) if (believed := model.beliefs(study)) is not None]
     return ranking(every) if all(believed.unimodal for believed in every) else ()

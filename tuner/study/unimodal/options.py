@@ -1,4 +1,4 @@
-"""Options of the unimodal sampler and pruner, and the facts about a search that both need. Imports no Optuna."""
+"""Options of the unimodal sampler and pruner, and the facts about a search that both need."""
 
 from __future__ import annotations
 
@@ -49,8 +49,7 @@ class Along:
 
     Attributes:
         name: name of the parameter.
-        scales: names of other searched parameters by which the parameter is multiplied. The model is a function of the
-            product.
+        scales: names of other searched parameters that multiply this parameter. The model is a function of the product.
         starts: values of the parameter in the first trials, or None for the default radii.
     """
 
@@ -98,9 +97,9 @@ def usual_tolerance(metric: str, scored: float | None, blurred: float = 0.0) -> 
 
 
 def assumed(space: SearchSpace) -> SearchSpace:
-    """Return the search space, with the smoothing radius declared unimodal if no parameter is declared unimodal.
+    """Return the search space. If it declares no unimodal parameter, declare the smoothing radius unimodal.
 
-    If the smoothing radius is not searched over a range, return the space unchanged.
+    A smoothing radius that is not searched over a range is not declared unimodal.
     """
     domain = dict(space.parameters).get(BY_ITSELF)
     if space.unimodal or domain is None or isinstance(domain, Fixed | Categorical):

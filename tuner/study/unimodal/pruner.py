@@ -67,7 +67,7 @@ class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
 
 
 class UnimodalPruners(BasePruner, StudyPruner):
-    """Pruner for several parameters. It stops a trial if the pruner of any parameter stops the trial.
+    """Pruner for several parameters. It stops a trial if the pruner of at least one parameter does.
 
     If the scores along a parameter have more than one maximum, `fallback` replaces the pruner of that parameter.
     `called` is the name of the fallback in messages.

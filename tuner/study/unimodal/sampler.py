@@ -28,7 +28,7 @@ from tuner.study.unimodal.view import AUDIT
 __all__ = ["UnimodalSampler", "UnimodalSamplers"]
 
 _LAST: Final = 3.0
-"""If the budget allows fewer further complete trials than this, the next trial is not a diagnostic trial."""
+"""If the budget allows fewer than this number of further complete trials, the next trial is not a diagnostic trial."""
 
 
 class _CurveSampler(BaseSampler, StudySampler):
@@ -89,7 +89,7 @@ class UnimodalSampler(AlongParameter, _CurveSampler):
         parameter: see `AlongParameter`.
         tolerance: see `AlongParameter`.
         base: sampler of all other parameters, by default TPE.
-        seed: seed of the draws. The same study and seed give the same proposals.
+        seed: seed of the random draws. The same study and seed give the same proposals.
         along: further arguments of `AlongParameter`. The parameter is multiplied by the parameters in `scales`. For a
             smoothing radius, these are for example learning rate, noise multiplier and clipping norm. The search space
             must sample the parameters in `scales` before the parameter itself.
@@ -135,7 +135,10 @@ class UnimodalSampler(AlongParameter, _CurveSampler):
         self._left = left
 
     def best_trial(self, study: Study) -> int | None:
-        """Return the number of the complete trial that is best by the curve. Another trial may have a better score."""
+        """Return the number of the best complete trial according to the curve.
+
+        Another trial may have a better score.
+        """
         beliefs = self.beliefs(study)
         return None if beliefs is None else beliefs.best()
 
@@ -154,8 +157,8 @@ class UnimodalSamplers(_CurveSampler):
     """Sampler for several unimodal parameters.
 
     Args:
-        layers: one sampler for each parameter, at least one. The `base` of each sampler is the previous sampler, and
-            the `base` of the first sampler proposes all other parameters.
+        layers: one sampler for each parameter. There must be at least one sampler. The `base` of each sampler is the
+            previous sampler, and the `base` of the first sampler proposes all other parameters.
     """
 
     def __init__(self, layers: Sequence[UnimodalSampler]) -> None:
@@ -167,7 +170,7 @@ class UnimodalSamplers(_CurveSampler):
         return self.each
 
     def tell_left(self, left: float | None) -> None:
-        """Pass the number of complete trials that the budget allows to the sampler of every parameter."""
+        """Tell the sampler of every parameter how many more complete trials the budget allows."""
         for layer in self.each:
             layer.tell_left(left)
 

@@ -35,7 +35,7 @@ class View:
         axis: axis of the product of the parameter and its scale (see `scale`).
         bounds: bounds of the parameter itself.
         others: distributions of the other searched parameters.
-        scales: axes of the other parameters by which the parameter is multiplied.
+        scales: axes of the other parameters that multiply this parameter.
     """
 
     parameter: str
@@ -58,7 +58,7 @@ class View:
             parameter: name of the parameter.
             distribution: distribution of the parameter, or None if unknown.
             every: distributions of all searched parameters.
-            scales: names of other parameters by which the parameter is multiplied.
+            scales: names of other parameters that multiply this parameter.
         """
         axis = None if distribution is None else axis_of(distribution)
         if axis is None:
@@ -103,7 +103,7 @@ class View:
         Args:
             study: any study.
             last: step at which trials end. If it is None, there are no records.
-            ended: cache of the records of ended trials by trial number. New records are added to it.
+            ended: cache of the records of ended trials, with the trial number as key. New records are added to it.
         """
         sign = 1.0 if study.direction == StudyDirection.MAXIMIZE else -1.0
         records: list[Record] = []

@@ -23,12 +23,12 @@ _SCALES: Final[Mapping[Warp, tuple[Callable[[float], float], Callable[[float], f
     "log1p": (log1p, expm1),
     "linear": (float, float),
 }
-"""Function that each scale applies to a value, and the inverse function."""
+"""For each scale, the function that the scale applies to a value, and the inverse function."""
 
 
 @dataclass(frozen=True)
 class ParameterAxis:
-    """Map from the values of a parameter between two bounds to positions in [0, 1].
+    """Mapping that assigns positions in [0, 1] to the values of a parameter between two bounds.
 
     The scale `warp` is for example `log` for a learning rate, or `log1p` for a radius, whose lower bound may be 0.
     """
@@ -45,17 +45,17 @@ class ParameterAxis:
             raise ValueError(f"The lower bound of a {self.warp} axis must be {least} (got {self.low!r}).")
 
     def place(self, value: float) -> float:
-        """Return the position of a value, which is 0 at `low` and 1 at `high`. Other values may be outside [0, 1]."""
+        """Return the position of a value. It is 0 at `low`, 1 at `high`, and outside [0, 1] beyond these bounds."""
         warp, _ = _SCALES[self.warp]
         return (warp(value) - warp(self.low)) / (warp(self.high) - warp(self.low))
 
     def value(self, place: float) -> float:
-        """Return the value at a position, limited to the bounds."""
+        """Return the value at a position. Beyond the axis, return the nearer bound."""
         warp, inverse = _SCALES[self.warp]
         value = inverse(warp(self.low) + place * (warp(self.high) - warp(self.low)))
         return min(max(value, self.low), self.high)
 
     @property
     def grid(self) -> Array:
-        """Positions at which a curve is computed, including both ends."""
+        """Positions at which a curve is computed, from 0 to 1 inclusive."""
         return np.linspace(0.0, 1.0, GRID)

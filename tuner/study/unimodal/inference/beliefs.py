@@ -1,4 +1,4 @@
-"""Decisions of a unimodal search: which value to try, which trial to stop, and when to end. Imports no Optuna."""
+"""Decisions of a unimodal search: which value to try, which trial to stop, and when to end the search."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tuner.study.unimodal.inference.records import ALONE, Context, Record, Seen,
 __all__ = ["Beliefs", "Rules", "believe"]
 
 _FINE: Final = 4
-"""Factor by which the number of drawn curves grows before a search may end.
+"""Before a search may end, the number of drawn curves is multiplied by this factor.
 
 With fewer curves, a search could end by chance.
 """
@@ -39,13 +39,13 @@ class Rules:
 
     Attributes:
         axis: axis of the parameter.
-        tolerance: smallest difference between scores that matters, in the unit of the score. A value is near the best
-            if its score on the curve is within the tolerance of the maximum.
-        risk: a trial is stopped if the probability that its value is near the best is below this limit.
-        sure: the search may end if the best complete trial is near the best with at least this probability.
+        tolerance: smallest difference between scores that matters, in the unit of the score. A value is near the
+            optimum if its score on the curve is within the tolerance of the maximum.
+        risk: a trial is stopped if the probability that its value is near the optimum is below this limit.
+        sure: the search may end if the best complete trial is near the optimum with at least this probability.
         starts: values of the first trials, which are never stopped.
-        at_once: maximum number of running trials. A trial's value cannot depend on scores that are
-            reported after the start of the trial.
+        at_once: maximum number of running trials. The value of a new trial cannot depend on scores that
+            running trials have not reported yet.
         stagger: the next trial starts after all running trials have taken this fraction of their steps.
         early: fraction of the steps before which a trial is stopped only if its value is too small, because the best
             value increases during training. This rule ends when `enough` trials are complete.
@@ -127,7 +127,7 @@ class Beliefs:
 
     @property
     def unimodal(self) -> bool:
-        """Whether the scores are consistent with a single maximum. They are not if the bracket of the mode is empty."""
+        """Whether the scores are consistent with a single maximum. Otherwise, the bracket of the mode is empty."""
         return not self.bracket.empty
 
     @property
@@ -172,7 +172,7 @@ class Beliefs:
         return float(np.mean(eligible[curves.argmax(1)] > place))
 
     def excluded(self, place: float, fraction: float = 0.0, context: Context = ALONE) -> bool:
-        """Return whether to stop a trial at this position after this fraction of its steps."""
+        """Return whether to stop a trial at this position on the axis. The trial has taken `fraction` of its steps."""
         if self.posterior is None or self._scores_best_here(place, context):
             return False
         if self.rules.strict:
@@ -184,11 +184,11 @@ class Beliefs:
         return True
 
     def ahead(self, trial: int, place: float, context: Context = ALONE) -> float:
-        """Return the probability that a trial's final score exceeds all final scores so far, or 1 without records."""
+        """Return the probability that a trial's final score will exceed all earlier ones, or 1 without records."""
         return 1.0 if self.posterior is None else self.posterior.ahead(trial, place, context)
 
     def beaten(self, trial: int, place: float, fraction: float, context: Context = ALONE) -> bool:
-        """Return whether to stop a trial after this fraction of its steps because of its own scores.
+        """Return whether to stop a trial because of its own scores. The trial has taken `fraction` of its steps.
 
         `Rules.runs` defines the limit.
         """
@@ -233,7 +233,7 @@ class Beliefs:
         return replace(self.bracket, low=max([self.bracket.low, *lows]))
 
     def best(self) -> int | None:
-        """Return the number of the complete trial that is best by the mean curve, or None if no trial is complete."""
+        """Return the number of the best complete trial according to the mean curve, or None if no trial is complete."""
         ranked = self.ranked()
         return ranked[0] if ranked else None
 
@@ -250,13 +250,13 @@ class Beliefs:
         return tuple(sorted(by_mean, key=lambda trial: (-by_mean[trial], -scores.get(trial, -np.inf), trial)))
 
     def surely_found(self) -> bool:
-        """Return whether the best complete trial is near the best with at least the probability `Rules.sure`."""
+        """Return whether the best complete trial is near the optimum with at least the probability `Rules.sure`."""
         done = {trial.trial: trial for trial in self.seen.standing("complete")}
         best = self.best()
         return len(done) >= 2 and best is not None and self.near_trial(done[best]) >= self.rules.sure
 
     def near_trial(self, trial: Standing) -> float:
-        """Return the probability that a trial is near the best.
+        """Return the probability that a trial is near the optimum.
 
         If this probability is nearly high enough to end the search, it is computed again with more curves.
         """
@@ -282,7 +282,7 @@ class Beliefs:
         return rules.audits > 0 and started >= rules.audit_from and (started - rules.audit_from) % rules.audits == 0
 
     def propose(self, random: np.random.Generator, context: Context = ALONE, *, audit: bool = True) -> float:
-        """Return the position of the next trial: the position that is most probably near the best one of its context.
+        """Return the position of the next trial, which is most probably near the best position for its context.
 
         If `audit` is True, the trial may be a diagnostic trial. `random` breaks ties and chooses the
         position of a diagnostic trial.
@@ -320,7 +320,7 @@ class Beliefs:
         return [trial.place for trial in self.seen.standing("running")] + ([] if best is None else [best])
 
     def _start(self, context: Context) -> float:
-        """Return the position of the first value in `Rules.starts` that has no trial. Failed trials do not count."""
+        """Return the position of the first value in `Rules.starts` that has no trial. Failed trials are ignored."""
         axis, known = self.rules.axis, [trial.place for trial in self.seen.trials]
         values = [min(max(value, axis.low), axis.high) for value in self.rules.starts]
         places = [min(max(axis.place(value), context.low), context.high) for value in values]
@@ -336,7 +336,7 @@ class Beliefs:
     def _bracket_at(self, fraction: float) -> ModeBracket:
         """Return the bracket of the mode from scores at one rung.
 
-        Only scores in the most frequent context at this rung count.
+        Only the scores that belong to the most frequent context at this rung are used.
         """
         rows = self.last_records
         if fraction < 1:
@@ -353,7 +353,7 @@ class Beliefs:
 
     @cached_property
     def _started(self) -> int:
-        """Number of started trials. Trials that were excluded before their first step do not count."""
+        """Number of started trials, without those that were excluded before their first step."""
         scored = {record.trial for record in self.seen.records}
         return sum(trial.state != "pruned" or trial.trial in scored for trial in self.seen.trials)
 
@@ -410,5 +410,5 @@ class Beliefs:
 
 @lru_cache(maxsize=8)
 def believe(seen: Seen, rules: Rules) -> Beliefs:
-    """Return the conclusions from these records and trials. The sampler and the pruner of a study share the cache."""
+    """Return the conclusions from these records and trials. The result is cached for the sampler and the pruner."""
     return Beliefs(seen, rules)

@@ -63,7 +63,10 @@ _MEAN: Final = 30.0
 """Prior standard deviation of a rung's mean, in amplitudes of g. It is so large that the prior has no influence."""
 
 FAR: Final = 15.0
-"""Maximum distance of a score from the best score of its rung, in tolerances. Lower scores are raised to this limit."""
+"""Maximum distance of a score from the best score of its rung, in tolerances.
+
+A score that is further below the best score is raised to this limit.
+"""
 
 FAR_OF_RUNS: Final = 60.0
 """Limit that replaces `FAR` when single trials are compared. By chance alone, a trial can lead by more than `FAR`."""
@@ -92,7 +95,7 @@ class Draws:
 
 @dataclass(frozen=True, eq=False)
 class _Solved:
-    """Point of the hyper-parameter grid with the factorised covariance. `noise` is in units of `amplitude`."""
+    """Point of the hyper-parameter grid, and the factorised covariance. `noise` is in units of `amplitude`."""
 
     weight: float
     amplitude: float
@@ -273,7 +276,7 @@ def _without_cliffs(score: Array, tolerance: float, same_rung: NDArray[np.bool_]
 def _not_far_below(score: Array, tolerance: float, *groups: tuple[NDArray[np.bool_], float]) -> Array:
     """Return the scores in tolerances. Scores far below the best score of their group are raised to a limit.
 
-    The number in each group is the maximum distance of a score from the best score.
+    The number that comes with each group is the maximum distance, in tolerances, from the best score of the group.
     """
     with np.errstate(over="ignore"):
         known: Array = (score - score.max()) / tolerance
@@ -295,7 +298,7 @@ def _rough(hyper: HyperGrid, place: Array) -> Array:
 
 
 def matern(distance: Array) -> Array:
-    """Return the Matérn 5/2 correlation at distances in length scales."""
+    """Return the Matérn 5/2 correlation at these distances, which are in units of the length scale."""
     scaled = np.sqrt(5.0) * distance
     found: Array = (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
     return found
@@ -310,7 +313,10 @@ def _level(distances: Array) -> Array:
 
 
 def _distances(rows: Sequence[Context], columns: Sequence[Context]) -> Array:
-    """Return the squared distances between contexts. Different texts, or a value missing in one context, add 1."""
+    """Return the squared distances between contexts.
+
+    A text that differs between two contexts adds 1, and so does a value that only one of them has.
+    """
     known = list(dict.fromkeys((*rows, *columns)))
     found, values = np.zeros((len(known), len(known))), [dict(context.values) for context in known]
     for name in sorted({name for each in values for name in each}):

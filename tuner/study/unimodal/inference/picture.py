@@ -1,4 +1,4 @@
-"""Description of a curve for reports: numbers in the units of the parameter and the score, and sentences."""
+"""Numbers (in the units of the parameter and the score) and sentences with which a report describes a curve."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEVER_STARTED = "never started"
 """State of a trial that was excluded before its first step."""
 
 _BAND = (0.1, 0.9)
-"""Quantiles of the posterior draws that are the limits of the band around the curve."""
+"""Lower and upper limit of the band around the curve, as quantiles of the posterior draws."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +32,8 @@ class CurvePoint:
     Attributes:
         trial: number of the trial.
         value: value of the parameter.
-        score: the last score, or None without a score.
-        fraction: fraction of the steps at the last score, or 0 without a score.
+        score: the trial's last score, or None if it has no score.
+        fraction: fraction of the steps that the trial had taken at its last score, or 0 if it has no score.
         state: ``complete``, ``pruned``, ``running`` or `NEVER_STARTED`.
     """
 
@@ -54,13 +54,14 @@ class CurvePicture:
         high: upper bound of the parameter.
         warp: scale of the axis.
         maximize: whether larger scores are better.
-        values: values of the parameter at which the curve is given. Empty before the first score.
+        values: values of the parameter at which the curve is computed. Empty before the first score.
         mean: posterior mean of the score at `values`.
         band_low: 10 % quantile of the posterior draws at `values`.
         band_high: 90 % quantile of the posterior draws at `values`.
         height_at: rung whose scores determine the height of the curve, as a fraction of the steps.
-        drawn_for: number of the trial whose other parameters the curve uses, or None if no other parameter is searched.
-        scaled_by: names of other parameters by which all values in the picture are multiplied. Each of these parameters
+        drawn_for: number of the trial from which the curve takes the values of the other searched parameters, or None
+            if no other parameter is searched.
+        scaled_by: names of other parameters that multiply all values in the picture. Each of these parameters
             is first divided by the middle of its range.
         above: lower limit of the best value, or None if unknown.
         below: upper limit of the best value, or None if unknown.
@@ -69,7 +70,7 @@ class CurvePicture:
         unimodal: whether the scores are consistent with one maximum.
         one_top: probability that the curve has one maximum, or 0 if the scores contradict it.
         points: the trials.
-        best: number of the complete trial that is best by the curve, or None if no trial is complete.
+        best: number of the complete trial that is best according to the curve, or None if no trial is complete.
         near: probability that `best` is within the tolerance of the optimum.
         tolerance: smallest difference between scores that matters.
         noise: estimated standard deviation of final scores with equal parameters, or None before the first score.
@@ -106,7 +107,7 @@ class CurvePicture:
         return ParameterAxis(self.low, self.high, self.warp)
 
     def point(self, trial: int | None) -> CurvePoint | None:
-        """Return the point of a trial, or None if the trial has no point."""
+        """Return the point of a trial in the picture, or None if the trial has no point."""
         return next((point for point in self.points if point.trial == trial), None)
 
     @property
@@ -153,7 +154,7 @@ class CurvePicture:
         elif self.points:
             said.append("No trial is complete yet.")
         if self.values and self.height_at < 1:
-            said.append(f"The curve is shown at the height of scores after {_percent(self.height_at)} of the steps.")
+            said.append(f"The height of the curve is that of the scores after {_percent(self.height_at)} of the steps.")
         if self.drawn_for is not None:
             said.append(
                 f"Other parameters are searched too. The curve is drawn for their values in trial {self.drawn_for}, so "
@@ -168,7 +169,7 @@ class CurvePicture:
 
     @property
     def line(self) -> str:
-        """Summary in one line."""
+        """Summary of the picture in one line."""
         if not self.unimodal:
             instead = f"pruning by {self.fallback}" if self.fallback else "searched without the assumption"
             return f"{self.parameter}: not unimodal (level {_percent(self.level)}): {instead}"
@@ -178,7 +179,7 @@ class CurvePicture:
         return f"{self.parameter}: {'; '.join(said)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the picture for JSON."""
+        """Return the picture as a dict that can be written as JSON."""
         return {**asdict(self), "sentences": list(self.sentences), "band": list(_BAND)}
 
     @property

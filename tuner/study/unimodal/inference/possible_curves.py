@@ -36,7 +36,7 @@ def drawn(
     This fraction is the posterior probability that the curve is unimodal.
 
     Unimodal curves are obtained in two steps. First, nearly unimodal curves are selected. In the first context, they
-    differ from a unimodal curve by about half the tolerance or less. Then they are projected to unimodal curves.
+    differ from a unimodal curve by about half the tolerance or less. Second, they are projected to unimodal curves.
     Without the selection, the projection would turn wiggles of a curve into maxima that are too high.
 
     Args:
@@ -70,7 +70,7 @@ def drawn(
 
 
 def eligible_points(grid: Array, context: Context) -> NDArray[np.bool_]:
-    """Return a mask of the grid positions that are possible for a trial of this context. At least one entry is True."""
+    """Return a mask of the grid positions that a trial of this context can have. At least one entry is True."""
     found: NDArray[np.bool_] = (grid >= context.low - 1e-9) & (grid <= context.high + 1e-9)
     if not found.any():
         found[np.abs(grid - (context.low + context.high) / 2).argmin()] = True
@@ -78,7 +78,7 @@ def eligible_points(grid: Array, context: Context) -> NDArray[np.bool_]:
 
 
 def project(draws: Array) -> Array:
-    """Return for each row the nearest unimodal sequence with the same mode, in the supremum norm.
+    """Return, for each row, the unimodal sequence with the same mode that is nearest in the supremum norm.
 
     On each side of the mode, the result is the mean of two monotone sequences: the smallest sequence above the row and
     the greatest sequence below the row (Barlow et al. 1972, section 1.4).

@@ -46,7 +46,7 @@ ALONE = Context()
 
 @dataclass(frozen=True, order=True)
 class Record:
-    """Score of a trial at a rung.
+    """Score of a trial, or mean score of merged trials, at a rung.
 
     Attributes:
         place: position of the trial on the axis, from 0 to 1.
