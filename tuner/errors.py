@@ -76,7 +76,7 @@ class Problem:
 
 
 class ExperimentError(InputError):
-    """All problems of one experiment file, in the order of the file. The message has one line with a code for each."""
+    """All problems of one experiment file, in the order of the file. The message has one line for each problem."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)

@@ -13,7 +13,7 @@ from tuner.errors import InputError
 __all__ = ["GENESIS", "Entry", "canonical", "entry_hash"]
 
 GENESIS = "0" * 64
-"""Previous hash of the first entry of a data set."""
+"""Value of `Entry.previous` for the first entry of a data set."""
 
 
 def canonical(value: object) -> str:

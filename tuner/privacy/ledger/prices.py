@@ -13,7 +13,7 @@ _SLACK = 1e-8
 
 
 def check_prices(state: DatasetState) -> None:
-    """Raise `LedgerCorruptError` if a recorded price is too low or a filter allows more than its search claims."""
+    """Raise `LedgerCorruptError` if a recorded price is too low, or a filter allows more ε than its search claims."""
     where = f"data set {state.dataset!r}"
 
     def compare(what: str, stated: int | None, now: int | None) -> None:

@@ -29,7 +29,7 @@ __all__ = ["checked_state_after", "contradiction", "state_after"]
 
 
 def checked_state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetState:
-    """Return the state of a data set after an entry from the store. `states` has all data sets before the entry.
+    """Return the state of a data set after an entry from the store. `states` are the states before it.
 
     Raise `LedgerCorruptError` if the number, the hash or the content of the entry contradicts the earlier entries.
     """
@@ -311,7 +311,7 @@ def _reopen(state: DatasetState, search: SearchState, data: Mapping[str, Any]) -
 
 
 def _units(data: Mapping[str, Any]) -> int | None:
-    """Return the Rényi units of a search from the body of its entry; None if they are infinite."""
+    """Return a search's Rényi units, which its entry's body `data` contains; None if they are infinite."""
     units: int | None = data["units"]
     if units is not None:
         require_steps(units, minimum=0, name="units")

@@ -27,7 +27,7 @@ class Asked(Protocol):
 
     @property
     def sample_rate(self) -> float | None:
-        """Sample rate of the steps. None means the trial's reserved rate, or without one the search's rate."""
+        """Sample rate of the steps. None means the rate that the trial has reserved, or else the search's only rate."""
 
     @property
     def noise_multiplier(self) -> float | None:
@@ -60,7 +60,7 @@ class BudgetView:
         reserved_steps: number of steps that are reserved and not yet leased.
         left_steps: number of remaining steps; None if it depends on the mechanism.
         step_cap: total number of steps that the filter allows; None if there is no fixed number.
-        epsilon_spent: ε that the odometer reads at `delta`. This finite estimate is not a guarantee.
+        epsilon_spent: ε that the odometer reads at `delta`. This estimate is not a guarantee.
         epsilon_cap: ε of the claim, which is the guarantee.
         delta: δ of `epsilon_spent` and `epsilon_cap`.
         validation: budget for released validation scores; None if the guarantee does not cover the scores.
@@ -108,7 +108,8 @@ class SearchBudget:
     def check_scores(self, *, protected: bool) -> None:
         """Raise `LedgerError` unless `protected` says correctly whether the search has a budget for protected scores.
 
-        The ledger alone would not notice a trial that releases scores without noise, because the trial leases no score.
+        The ledger alone would not notice a trial that releases scores without noise, because such a trial leases no
+        score.
         """
         if (self._ledger.search_state(self.search).validation is not None) != protected:
             raise LedgerError(

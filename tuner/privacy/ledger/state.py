@@ -48,7 +48,7 @@ class DatasetCap:
     Attributes:
         order: order of a Rényi filter; None without one. The filter may admit a search for which the sum of the claims
             is too large. The limit on the sum and the filter each use half of δ.
-        units: budget of the Rényi filter in Rényi units; None if the filter admits nothing or there is none.
+        units: budget of the Rényi filter in Rényi units; None if there is no filter or it admits nothing.
     """
 
     epsilon: float
@@ -138,7 +138,7 @@ class PoolState:
         return self.trials.get(trial, TrialAccount())
 
     def with_trial(self, trial: str, after: TrialAccount) -> PoolState:
-        """Return the pool with `after` as the account of `trial`."""
+        """Return a copy of the pool in which `after` is the account of `trial`."""
         before = self.account(trial)
         mechanism = after.mechanism
         leased, reserved = after.leased - before.leased, after.outstanding - before.outstanding
@@ -262,7 +262,7 @@ class Committed:
     """Exact sums over the searches whose claims count against a data set's cap.
 
     Attributes:
-        units: sum of the Rényi units of the searches, where they are not None.
+        units: sum of the searches' Rényi units. Searches whose units are None are left out.
         unbounded: number of searches whose Rényi units are None.
         unit: unit of protection, `record` or `user`; None if no search counts.
         searches: number of searches.
@@ -333,12 +333,12 @@ class DatasetState:
         return float(found.epsilon), float(found.delta)
 
     def with_search(self, after: SearchState) -> DatasetState:
-        """Return the data set with `after` as the state of its search."""
+        """Return a copy of this state in which `after` replaces the old state of the same search."""
         before = self.by_name.get(after.search)
         committed, of = self.committed, self.committed_of
         for search, sign in ((before, -1), (after, 1)):
-            # A search is added when it begins to count, and removed when it no longer counts. In between its claim is
-            # constant.
+            # A search is added when its claim begins to count, and removed when it no longer counts. Between these
+            # two events the claim is constant.
             if search is not None and search.counts and not (before and after.counts and before.counts):
                 committed = committed.adding(search, sign)
                 of = of.with_item(search.user, of.get(search.user, Committed()).adding(search, sign))

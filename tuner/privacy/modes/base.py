@@ -1,4 +1,4 @@
-"""Accounting mode: what a search may show, what it is charged for, and how the privacy card describes both."""
+"""Accounting mode. It decides what a search may show, what is charged, and how the privacy card describes both."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Mode:
 
     Attributes:
         name: stable name, in experiment files and on cards.
-        runs_hidden: whether only the winner is shown. Then the search is charged as a whole, and only the operator may
-            see anything that depends on the number of its runs.
-        searches_public: whether the trials run on public records and are not charged. Then one run of the best
+        runs_hidden: whether only the winner is shown. If so, the search is charged as a whole, and only the operator
+            may see anything that depends on the number of its runs.
+        searches_public: whether the trials run on public records and are not charged. If so, one run of the best
             configuration is trained on the private records and charged.
         caps: kinds of filter from which the experiment file may choose; empty if the mode fixes the kind.
         samplers: samplers that the mode allows; empty if it allows all.

@@ -74,7 +74,7 @@ class Sqlite(Backend):
                 _write_draft(draft)
                 try:
                     os.link(draft, path)
-                except FileExistsError:  # another process was first; keep its ledger
+                except FileExistsError:  # another process created the ledger first; keep that one
                     return
                 parent = os.open(path.parent, os.O_RDONLY)
                 try:
