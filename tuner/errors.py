@@ -34,7 +34,7 @@ __all__ = [
 
 
 class TunerError(Exception):
-    """Base of every error that the platform raises on purpose; programs and tests match on its code."""
+    """Base class of every error that the platform raises on purpose. Programs and tests check its `code`."""
 
     exit_code = 1
 

@@ -65,7 +65,7 @@ def file_lock(path: Path) -> FileLock:
 
 
 def take_lock(path: Path) -> FileLock | None:
-    """Take the lock of a lock file and return it, or return None if another process holds it."""
+    """Take the lock of a lock file and return the lock, or return None if another process holds it."""
     from filelock import Timeout
 
     lock = file_lock(path)

@@ -102,8 +102,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "independently and its runs are complete. Use the sampler `random` or `bounded`, and the pruner `none`.",
         "sealed-scores-protected": "Each protected score is released and charged separately, which would reveal the "
         "number of runs. A sealed search must hide that number.",
-        "mode-needs-private": "With `private: false` nothing is charged, but this accounting mode exists to reduce a "
-        "charge. Write `private: true`, or `accounting: composition`.",
+        "mode-needs-private": "With `private: false` nothing is charged, but the purpose of this accounting mode is to "
+        "reduce a charge. Write `private: true`, or `accounting: composition`.",
         "runs-without-selection": "The distribution of the number of runs applies to `accounting: selection` only.",
         "run-law-unproved": "If the sampler depends on scores, no price is proved for this distribution of the number "
         "of runs. Use `geometric`, or the sampler `random`.",

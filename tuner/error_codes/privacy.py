@@ -28,8 +28,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "server.",
         "ledger-replaced": "Another ledger is now at the address of the ledger in use. Restore the original. Only the "
         "original has all charges.",
-        "ledger-trigger-missing": "Database triggers were dropped or disabled. They keep the ledger append-only and "
-        "check who writes an entry. Restore them, and compare the ledger with a backup.",
+        "ledger-trigger-missing": "Database triggers were dropped or disabled. Triggers keep the ledger append-only "
+        "and check who writes an entry. Restore the triggers, and compare the ledger with a backup.",
         "ledger-unavailable": "The ledger's server cannot be reached, or a transaction failed. Do what the message "
         "says, then resume.",
         "mechanism-not-single": "The search allows several pairs of sample rate and noise multiplier, so it has no "
@@ -59,8 +59,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger-claim-too-low": "The filter of a search allows steps that cost more than the (ε, δ) that the search "
         "claims. Restore the ledger from a backup.",
         "card-format": "Another version of dp-tuner wrote this card. Verify it with that version.",
-        "card-own-words": "A value of the card does not have the form that the message requires. Such values, "
-        "for example scores, come from the operator and not from the ledger.",
+        "card-own-words": "A value of the card does not have the form that the message requires. The value, "
+        "for example a score, comes from the operator and not from the ledger.",
         "card-public-size": "The charged sample rate times the public size is the expected batch size, which must be a "
         "whole number. For this card it is not whole, so the card and the charged search have different public sizes.",
         "card-run-not-charged": "A card is issued for a charged run, but the ledger has no charged steps of this run. "

@@ -46,7 +46,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
     },
     2: {
         "usage": "The command, an option or a value is unknown or missing. See `tune --help` or `tune COMMAND --help`.",
-        "options-conflict": "Two options exclude each other. Remove one of them.",
+        "options-conflict": "Two of the options cannot be used together. Remove one of them.",
         "unknown-code": "No error has this code. `tune explain` without a code lists all codes.",
         "folder-not-found": "The folder does not exist. `tune ls` lists the sweeps.",
         "output-unwritable": "The output folder cannot be written. Choose another folder or change its permissions.",

@@ -38,7 +38,7 @@ def admit_search(
     user: str | None,
     what: str,
 ) -> None:
-    """Refuse a search that exceeds a cap or share, or that has a unit other than that of its data set's searches.
+    """Refuse a search that exceeds a cap or share, or that protects another unit than earlier searches do.
 
     `admit` decides whether a cap or share is exceeded. `unit` is the unit of protection, `record` or `user`. See
     `admit` for the other arguments.
@@ -78,9 +78,9 @@ def admit(
         state: state of the data set; None if it has no entry.
         epsilon: ε to add.
         delta: δ to add.
-        what: name of the charge, for the message.
-        units: Rényi units to add, at the order of the cap; None if they are infinite.
-        user: user whose share must not be exceeded; None ignores the shares.
+        what: words that name the charge in the message.
+        units: Rényi units to add, computed at the cap's order; None if they are infinite.
+        user: user whose share must not be exceeded; if None, shares are ignored.
 
     Raises:
         BudgetRefusedError: the charge does not fit.
@@ -133,7 +133,7 @@ def order_filter(order: float, epsilon: float, delta: float) -> int | None:
 
 
 def check_pools(training: Filter, validation: Filter | None) -> None:
-    """Raise `InputError` if only one of the two filters is sealed, or a validation mechanism has a sample rate below 1."""
+    """Raise `InputError` if only one of two filters is sealed, or a validation mechanism has a sample rate below 1."""
     if validation is None:
         return
     if training.charged_whole != validation.charged_whole:
@@ -192,7 +192,7 @@ def require_name(value: object, what: str) -> None:
 
 
 def unfit(total: tuple[Decimal, Decimal], allowed: tuple[float, float], *, rules: int = 1) -> str:
-    """Say in words whether ε, δ or both are too large. `total` and `allowed` are pairs (ε, δ).
+    """Return a sentence that says whether ε, δ or both are too large. `total` and `allowed` are pairs (ε, δ).
 
     The caller ensures that ε or δ is too large. If `rules` is 2, only half of the allowed δ may be used.
     """
@@ -210,7 +210,7 @@ def unfit(total: tuple[Decimal, Decimal], allowed: tuple[float, float], *, rules
 
 
 def _apart(more: float, less: float) -> tuple[str, str]:
-    """Write both numbers with 6 digits, or with all digits if 6 digits would make them look equal."""
+    """Return both numbers as text with 6 digits, or with all digits if 6 digits would make them look equal."""
     said = f"{more:.6g}", f"{less:.6g}"
     return said if said[0] != said[1] else (repr(more), repr(less))
 

@@ -83,8 +83,8 @@ class SearchLine:
         status: `open`, `closed` or `sealed`.
         counts: whether the claim counts against the cap.
         opened: time of opening; only the day for a sealed search.
-        steps_spent: charged training steps.
-        steps_reserved: training steps that are reserved and not yet charged.
+        steps_spent: number of charged training steps.
+        steps_reserved: number of training steps that are reserved and not yet charged.
         cards: SHA-256 of each issued privacy card; empty for a sealed search.
     """
 
@@ -111,7 +111,7 @@ class SearchLine:
 
 @dataclass(frozen=True, kw_only=True)
 class ShareLine:
-    """Share of one user in a data set's cap.
+    """Table row that describes one user's share of a data set's cap.
 
     Attributes:
         granted: (ε, δ) of the share; None for a user who has searches but no share.
@@ -127,7 +127,7 @@ class ShareLine:
 
 
 def lines(history: History) -> list[Line]:
-    """Return the events of a data set, oldest first. Events of single trials and steps are left out."""
+    """Return the events of a data set, oldest first. Charges of single trials and steps are not among them."""
     return [
         Line(
             time=_shown(entry.time, day_only=search is not None and search.charged_whole),
@@ -162,7 +162,7 @@ def search_lines(state: DatasetState) -> list[SearchLine]:
 
 
 def share_lines(state: DatasetState) -> list[ShareLine]:
-    """Return a line for each user with a share or a search, sorted by user."""
+    """Return one line for each user who has a share or a search. The lines are sorted by user name."""
     users = {*state.grants, *(search.user for search in state.searches)}
     found = []
     for user in sorted(users):
@@ -180,7 +180,7 @@ def room(allowed: float, committed: float) -> float:
 
 
 def rule(cap: DatasetCap | None) -> str:
-    """Say in words which searches a cap admits."""
+    """Return in words which searches a cap admits."""
     if cap is None:
         return "no cap: every search is admitted with its own claim"
     if cap.order is None:

@@ -154,7 +154,7 @@ class Ledger:
             unit: unit of protection, `record` or `user`.
             user: user whose share the search uses; `user()` by default.
             fingerprint: checksum of the data. Data that the ledger knows under another name are refused.
-            details: notes, as plain JSON.
+            details: notes on the search, as plain JSON.
 
         Raises:
             BudgetRefusedError: the claim exceeds the data set's cap or the user's share, a filter exceeds its claim,
@@ -218,12 +218,12 @@ class Ledger:
     def reserve_together(
         self, search: str, trial: str, steps: Mapping[str, int], *, mechanism: SampledGaussian | None = None
     ) -> None:
-        """Reserve steps of one or both pools for a new or running trial. Either all are reserved, or none.
+        """Reserve steps of one or both pools for a new or running trial. Either all of them are reserved, or none.
 
         Args:
             search: name of an open search.
             trial: id of the trial.
-            steps: number of steps by pool.
+            steps: number of steps to reserve in each pool.
             mechanism: mechanism of all training steps of the trial. None means the mechanism that the trial reserved
                 before, or else the search's only mechanism.
 
@@ -321,7 +321,7 @@ class Ledger:
         return require_search(self._chain.read(), search)
 
     def dataset_state(self, dataset: str) -> DatasetState:
-        """Return the current state of a data set; an empty state if the data set has no entry."""
+        """Return the current state of a data set. If the data set has no entry, the state is empty."""
         return self._chain.read().get(dataset, DatasetState(dataset=dataset))
 
     def datasets(self) -> tuple[str, ...]:

@@ -83,7 +83,7 @@ def read_dataset(state: DatasetState) -> Reading:
 
 
 def read_steps(parts: Mapping[SampledGaussian, int], delta: float) -> Reading:
-    """Return the odometer reading for a number of steps of each mechanism; ε is `math.inf` if there is no bound."""
+    """Return the odometer reading for given numbers of steps of mechanisms; ε is `math.inf` if no bound is known."""
     counted = Counter({mechanism: steps for mechanism, steps in parts.items() if steps})
     found = _composed_epsilon(tuple(_fewer(counted)), (), delta) if counted else 0.0
     return Reading(found, delta)

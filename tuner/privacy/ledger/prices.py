@@ -1,4 +1,4 @@
-"""Check of a ledger's prices and claims against newly computed values."""
+"""Check that compares a ledger's prices and claims with newly computed values."""
 
 from __future__ import annotations
 

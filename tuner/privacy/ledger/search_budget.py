@@ -132,7 +132,7 @@ class SearchBudget:
             )
 
     def charge_for(self, trial: str) -> LedgerCharge:
-        """Return the picklable object with which a trial leases its steps and scores."""
+        """Return the object with which a trial leases its steps and scores. It can be pickled."""
         return LedgerCharge(self._ledger.url, self.search, trial)
 
     def outstanding(self) -> dict[str, Reserved]:

@@ -74,7 +74,7 @@ class TrialAccount:
         reserved: total of the steps of all reservations, including the leased steps.
         leased: steps that all attempts together have charged.
         settled: whether the trial has ended. Steps that it reserved and did not lease are then free again.
-        taken: training steps that the trial reported when it was settled; None until then.
+        taken: number of training steps that the trial reported when it was settled; None before that.
         price: Rényi units of one step, fixed by the first reservation; 0 if the filter does not count units.
         restarts: number of reservations after the first lease. An interrupted trial reserves the steps
             that it repeats.
@@ -134,7 +134,7 @@ class PoolState:
         )
 
     def account(self, trial: str) -> TrialAccount:
-        """Return the account of `trial`; an empty account before its first reservation."""
+        """Return the account of `trial`. Before the trial's first reservation, the account is empty."""
         return self.trials.get(trial, TrialAccount())
 
     def with_trial(self, trial: str, after: TrialAccount) -> PoolState:
@@ -293,7 +293,7 @@ class DatasetState:
     """State of one data set.
 
     Attributes:
-        grants: latest share of each user who ever had a share.
+        grants: for each user who ever had a share, the share that was set last.
         by_name: searches by name, in the order in which they were opened.
         committed: sums over the searches whose claims count against the cap.
         committed_of: the same sums for each user, over the user's own searches.

@@ -184,7 +184,7 @@ class Postgres(Backend):
         if entry.kind == "open_search" and (user := entry.data["user"]) != self.user():
             raise LedgerError(
                 "ledger-other-user",
-                f"{self.user()} cannot open a search in the name of {user!r} in {self.url}. Nothing is charged. "
+                f"{self.user()} cannot open a search for the user {user!r} in {self.url}. Nothing is charged. "
                 f"Connect as {user!r}.",
             )
 

@@ -36,7 +36,7 @@ _GUARDS = (
 
 
 class Sqlite(Backend):
-    """Ledger in an SQLite file (WAL, synchronous=FULL). The write-ahead log is merged after every write transaction.
+    """Ledger in an SQLite file (WAL, synchronous=FULL). The -wal file is merged after every write transaction.
 
     A process that may write keeps its connection open. Closing the last connection would make SQLite merge its files,
     which takes longer than a transaction. After an error or a fork, the next transaction uses a new connection.
@@ -253,7 +253,7 @@ def _wal(path: Path) -> Path:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Return the size and the modification time of a file; None for a missing or empty file."""
+    """Return the size and the modification time of a file, or None if the file is missing or empty."""
     try:
         found = path.stat()
     except OSError:

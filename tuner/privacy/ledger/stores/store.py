@@ -182,7 +182,7 @@ class Store:
 
     @staticmethod
     def heads(connection: sa.Connection) -> dict[str, tuple[int, str]]:
-        """Return the recorded (number, hash) of each data set's last entry. They reveal lost entries."""
+        """Return the recorded (number, hash) of each data set's last entry. A mismatch reveals lost entries."""
         return {name: (seq, head) for name, seq, head in connection.execute(_READ_HEADS)}
 
     def _read_id(self, connection: sa.Connection) -> str:
