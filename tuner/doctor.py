@@ -125,7 +125,7 @@ def _data(data_dir: str | None) -> Iterable[Diagnosis]:
 
 
 def fix_script() -> list[Path]:
-    """Write the scripts `tune` and `dp-tune` next to this interpreter, so that they call this program.
+    """Write the scripts `tune` and `dp-tune`, which call dp-tuner, into the folder of this Python interpreter.
 
     Return the files, or raise an InputError if the folder cannot be written.
     """

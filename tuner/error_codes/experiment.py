@@ -6,8 +6,8 @@ __all__ = ["EXPLANATIONS"]
 
 EXPLANATIONS: dict[int, dict[str, str]] = {
     1: {
-        "plan-unreadable": "The stored plan of the sweep lacks a value or has an unknown value. Restore plan.json from "
-        "a copy.",
+        "plan-unreadable": "The stored plan of the sweep lacks a value, or contains a value that dp-tuner does not "
+        "know. Restore plan.json from a copy.",
         "plan-has-no-mechanism": "The trials use several sample rates or noise multipliers, but the command needs a "
         "single sample rate and a single noise multiplier.",
         "plan-incomplete": "The stored plan of the sweep lacks a required part. Restore plan.json from a copy.",
@@ -67,8 +67,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "not support. Use public constants instead.",
         "workers-unsupported": "A trial runs on one worker in this version. To use more machines, run more trials at "
         "once.",
-        "delta-too-large": "With a δ of 1/n, publishing one whole record would count as private. Write at most n^-1.1, "
-        "where n is the public number of records.",
+        "delta-too-large": "With a δ of 1/n, publishing one whole record would count as private. Write a δ of at most "
+        "n^-1.1, where n is the public number of records.",
         "accountant-unsupported": "The only accountant is `pld`, based on privacy loss distributions. For a privacy "
         "filter (cap) at one Rényi order, write `privacy.cap: fixed_order`.",
         "adjacency-unsupported": "The only supported adjacency is one added or removed record (or user).",
@@ -116,13 +116,13 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "read private records without a charge.",
         "public-data-shape": "The same model trains on the public and the private records, so both need the same "
         "inputs and classes.",
-        "public-with-users": "The public search averages over records, so the private run must do the same. Write "
-        "`unit: record`.",
+        "public-with-users": "The public search averages gradients over records, not over users, so the private run "
+        "must do the same. Write `unit: record`.",
         "tolerance-conflict": "The unimodal sampler and the unimodal pruner must use the same tolerance.",
-        "unimodal-conditional": "A unimodal parameter must occur in every trial. This one occurs only with some "
-        "schedules. Write a single schedule, or remove `unimodal`.",
+        "unimodal-conditional": "A unimodal parameter must occur in every trial. The named one occurs only with "
+        "some schedules. Write a single schedule, or remove `unimodal`.",
         "unimodal-denied": "A unimodal sampler or pruner needs a unimodal parameter. According to the "
-        "experiment file, the score is not unimodal in the smoothing radius. Write `unimodal: true` at another range.",
+        "experiment file, the score is not unimodal in the smoothing radius. Add `unimodal: true` to another range.",
         "when-sure-sampler": "Only the unimodal sampler computes how sure the choice of the best configuration is. Use "
         "the unimodal sampler, or choose another value of `when_sure`.",
         "when-sure-sealed": "A sealed search must not stop early or repeat trials because of scores. Either would "

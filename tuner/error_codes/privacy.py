@@ -6,14 +6,14 @@ __all__ = ["EXPLANATIONS"]
 
 EXPLANATIONS: dict[int, dict[str, str]] = {
     1: {
-        "ledger-busy": "Another process is using the ledger, or changed it while it was read. End that process or try "
-        "again.",
+        "ledger-busy": "Another process is using the ledger, or changed it while dp-tuner was reading it. End that "
+        "process or try again.",
         "ledger-damaged": "A program other than dp-tuner changed or truncated the ledger, or tables are missing. "
         "Restore the ledger from a complete backup. A new ledger would forget what was spent, so none is created.",
         "ledger-disk-full": "The disk of the ledger is full. Nothing more is charged. Free space, then resume.",
         "ledger-encoding": "The database of a ledger must use UTF8. Create a database with that encoding.",
-        "ledger-foreign": "The file is a database of another program. It was not changed. Name another file.",
-        "ledger-format": "Another version of dp-tuner wrote this ledger. It was not changed. Use that version.",
+        "ledger-foreign": "The file is a database of another program. dp-tuner did not change it. Choose another file.",
+        "ledger-format": "Another version of dp-tuner wrote this ledger. The ledger was not changed. Use that version.",
         "ledger-not-durable": "The server may lose charges in a crash. Set `fsync = on` and use logged tables.",
         "ledger-not-found": "No ledger exists at this address. Correct the address, or restore a lost ledger from a "
         "backup.",
@@ -26,8 +26,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "user who owns the search.",
         "ledger-read-only": "This user may only read the ledger. Ask for write access, or use the URL of the primary "
         "server.",
-        "ledger-replaced": "Another ledger is now at the address of the ledger in use. Restore the original. Only the "
-        "original has all charges.",
+        "ledger-replaced": "Another ledger is now at the address of the ledger in use. Restore the original "
+        "ledger. Only the original has all charges.",
         "ledger-trigger-missing": "Database triggers were dropped or disabled. Triggers keep the ledger append-only "
         "and check who writes an entry. Restore the triggers, and compare the ledger with a backup.",
         "ledger-unavailable": "The ledger's server cannot be reached, or a transaction failed. Do what the message "
@@ -43,7 +43,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "new trial.",
         "search-not-open": "Only an open search can be charged. Resume it, or start a new one.",
         "search-not-found": "The ledger has no search with this name. Check the name and the URL of the ledger.",
-        "search-name-taken": "The ledger already has a search with this name. Names are unique over all data sets.",
+        "search-name-taken": "The ledger already has a search with this name. Names must be unique across data sets.",
         "sealed-charged-whole": "A sealed search is charged once, when it begins. Charges of single runs would reveal "
         "its number of runs.",
         "pool-unknown": "Protected scores can be charged only if the search was opened with a cap for its validation "
@@ -72,7 +72,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
     },
     2: {
         "ledger-driver-missing": 'A PostgreSQL ledger needs psycopg. Run pip install "dp-tuner[postgres]".',
-        "ledger-url": "A ledger is an SQLite file (sqlite:///FILE) or PostgreSQL (postgresql://user@host/database).",
+        "ledger-url": "A ledger is an SQLite file (sqlite:///FILE) or a PostgreSQL database "
+        "(postgresql://user@host/database).",
         "ledger-url-password": "The ledger's URL is stored in every sweep and shown in MLflow, so it may not contain a "
         "password. Put the password into ~/.pgpass or PGPASSWORD.",
         "sample-rate-out-of-range": "A sample rate is the expected batch size divided by the public number of training "
@@ -90,7 +91,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "Upgrade dp-tuner.",
         "filters-differ": "A sealed search needs sealed filters for both its training and its validation records. With "
         "any other filter, the ledger's charges would reveal the number of runs.",
-        "menu-empty": "No step or run is planned, so no privacy cost can be computed. Plan at least one.",
+        "menu-empty": "No step or run is planned, so no privacy cost can be computed. Plan at least one step or run.",
         "too-many-steps": "The accountant accepts only a limited number of steps, because its rounding error was not "
         "measured for more. Plan fewer trials or epochs, or larger batches.",
         "epsilon-too-large": "The ε of a sealed search must not exceed the limit in the message, because double "
@@ -99,7 +100,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "geometric distribution, or the sampler `random`.",
         "probability-out-of-range": "The probability is outside the range for which the number of runs can be "
         "computed. The message shows the range.",
-        "run-law-unknown": "The distribution of the number of runs is unknown. The message lists the known ones.",
+        "run-law-unknown": "The distribution of the number of runs is unknown. The message lists the known "
+        "distributions.",
         "run-law-unbounded": "The number of runs could exceed a million. Write a smaller mean or a larger shape.",
         "run-law-without-gamma": "Only truncated negative binomial distributions have the parameter gamma.",
         "run-mean-out-of-range": "The mean number of runs is outside the allowed range. For the Poisson distribution "
@@ -108,7 +110,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "and at most a million. It must also be exactly 0 or at least 1e-9 away from 0.",
         "mechanism-not-named": "This search allows several pairs of sample rate and noise multiplier, so each trial "
         "must name its own pair.",
-        "score-sampled": "A protected score reads every validation record, so its sample rate must be 1.",
+        "score-sampled": "A protected score is computed from all validation records, so its sample rate must be 1.",
         "validation-claim-too-large": "The ε and δ of validation records may not exceed those of the whole search.",
         "ledger-name-invalid": "A name in the ledger must have 1 to 200 printable characters.",
         "renyi-order-invalid": "The Rényi order must be above 1, and ε and half of δ must allow at least one step at "
@@ -132,13 +134,13 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "no-order-fits": "ε and δ are too small for a Rényi filter of any order: converting even a tiny divergence to "
         "(ε, δ) costs more than ε. Raise ε or δ.",
         "mechanism-not-allowed": "A trial may use only the sample rates and noise multipliers that the filter of its "
-        "search allows. The search's claim does not cover others.",
+        "search allows. The search's claim covers no other values.",
         "not-reserved": "A trial can charge only steps that it has reserved. To repeat steps, it must reserve them "
         "again.",
         "cap-exceeded": "The leased, reserved and requested steps together exceed the search's cap. Nothing was "
         "charged.",
         "unit-differs": "All searches on a data set must protect the same unit, because claims for records and claims "
-        "for users do not add up. Change `privacy.unit`.",
+        "for users cannot be added. Change `privacy.unit`.",
         "cap-not-set": "Shares are parts of a data set's cap, and this data set has no cap. Set the cap first with "
         "`tune budget set`.",
         "cap-order-fixed": "The Rényi order of a cap is fixed before the first search. A later choice could depend on "
@@ -147,7 +149,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "`privacy.epsilon` or `delta`, or ask the owner for a larger cap.",
         "dataset-known-otherwise": "The ledger knows these records as a data set of another name. A second name would "
         "give them a second budget. Use the known name.",
-        "no-share": "The data set's cap is divided among users, and this user has no share. Ask the owner for one.",
+        "no-share": "The data set's cap is divided among users, and this user has no share. Ask the owner for a share.",
         "share-exceeded": "The searches of this user would exceed the user's share of the data set's cap.",
         "shares-exceed-cap": "The shares of all users together would exceed the cap of the data set.",
         "users-differ": "All searches on the same records must assign the records to the same users. Otherwise their "

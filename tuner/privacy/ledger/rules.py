@@ -148,7 +148,7 @@ def _open(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> Dataset
             raise InputError(
                 "validation-claim-too-large",
                 f"The (ε, δ) for validation records must not exceed the (ε, δ) of the search, {whole!r} (got "
-                f"{claim!r}). Lower the ε or δ for validation records, or raise the search's.",
+                f"{claim!r}). Lower the ε or δ for validation records, or raise the ε or δ of the search.",
             )
     search = SearchState(
         search=data["search"],

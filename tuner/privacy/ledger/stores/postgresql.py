@@ -287,7 +287,7 @@ def _explain(error: DBAPIError, url: str) -> LedgerError:
         case "53300":
             code, fix = "ledger-busy", "The server has no free connection. Raise max_connections, or try again."
         case "55P03":
-            code, fix = "ledger-busy", "Another process is using the ledger. End it, or try again."
+            code, fix = "ledger-busy", "Another process is using the ledger. End that process, or try again."
         case "25006":
             code, fix = (
                 "ledger-read-only",

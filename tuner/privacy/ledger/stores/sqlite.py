@@ -281,7 +281,7 @@ def _explain(error: Exception, path: Path) -> LedgerError:
             f"{_wal(path).name}, ask the ledger's owner to open the ledger once, or read a copy of both files.",
         )
     if "locked" in said or "busy" in said:
-        code, fix = "ledger-busy", "Another process is using the ledger. End it, or try again."
+        code, fix = "ledger-busy", "Another process is using the ledger. End that process, or try again."
     elif "readonly" in said or "read-only" in said:
         code, fix = "ledger-read-only", "Give this user write access to the file and its folder."
     elif "full" in said or "I/O" in said:
