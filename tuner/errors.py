@@ -3,7 +3,7 @@
     TunerError                      1   the sweep or command failed
     ├── InputError                  2   the input cannot be run; nothing was started
     │   └── ExperimentError         2   all problems of one experiment file
-    ├── BudgetRefusedError          3   the privacy budget does not allow it; nothing was charged
+    ├── BudgetRefusedError          3   the privacy budget does not allow the request; nothing was charged
     ├── LedgerError                 1   the ledger cannot be read or written; the sweep stops
     │   └── LedgerCorruptError      1   the ledger contradicts itself
     ├── VerificationError           1   a privacy card does not follow from its ledger

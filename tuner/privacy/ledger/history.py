@@ -184,7 +184,7 @@ def rule(cap: DatasetCap | None) -> str:
     if cap is None:
         return "no cap: every search is admitted with its own claim"
     if cap.order is None:
-        return "the ε and the δ of the searches sum to at most the cap"
+        return "the ε of the searches sum to at most the cap's ε, and their δ to at most the cap's δ"
     either = f"the ε of the searches sum to at most {cap.epsilon:g} and their δ to at most {cap.delta / 2:g}, "
     if cap.units is None:
         return f"{either}because half of δ is kept for a Rényi filter of order {cap.order:g}, which admits no search"
@@ -232,7 +232,7 @@ def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | N
         return None
     match entry.kind:
         case "close_search":
-            text = "Closed." if search.counts else "Closed before any charge. Its claim does not count."
+            text = "Closed." if search.counts else "Closed before any charge. Its claim does not count against the cap."
             return "closed", text, search
         case "reopen_search":
             return "reopened", "Reopened with its old claim.", search

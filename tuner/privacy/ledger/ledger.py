@@ -199,7 +199,7 @@ class Ledger:
             write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), filter, validation)})
 
     def begin_sealed(self, search: str) -> None:
-        """Charge a sealed search as a whole, before its first run, and close it to further charges.
+        """Charge a sealed search as a whole, before its first run. Afterwards the search can charge nothing more.
 
         Raises:
             BudgetRefusedError: the owner has lowered the cap or the share below the committed total.
@@ -278,7 +278,7 @@ class Ledger:
                 write(state.dataset, "settle", {"search": search, "trial": trial, "steps_taken": steps_taken})
 
     def close_search(self, search: str) -> None:
-        """Close a search to further charges. If nothing was charged, its claim no longer counts against the cap."""
+        """Close a search, so that it can charge nothing more. If it charged nothing, its claim no longer counts."""
         with self._chain.write() as write:
             state = require_search(write.states, search)
             if state.status == "open":

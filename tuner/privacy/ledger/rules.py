@@ -29,9 +29,10 @@ __all__ = ["checked_state_after", "contradiction", "state_after"]
 
 
 def checked_state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetState:
-    """Return the state of a data set after an entry from the store. `states` are the states before it.
+    """Return the state of a data set after an entry from the store.
 
-    Raise `LedgerCorruptError` if the number, the hash or the content of the entry contradicts the earlier entries.
+    `states` has the state of each data set before the entry. Raise `LedgerCorruptError` if the number, the hash or the
+    content of the entry contradicts the earlier entries.
     """
     state = states.get(entry.dataset) or DatasetState(dataset=entry.dataset)
     where = f"entry {entry.seq} of data set {entry.dataset!r}"

@@ -48,7 +48,7 @@ class Reserved:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetView:
-    """Spent, reserved and remaining budget of a search, for the budget bar.
+    """Spent, reserved and remaining budget of a search. The budget bar shows it.
 
     A sealed search has spent nothing before it begins. From then on it has spent its whole budget.
 
@@ -199,7 +199,7 @@ class LedgerCharge:
         self._opened: tuple[int, Ledger] | None = None
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
-        """Charge `steps` steps durably, before the trial takes them. After an error it may not take any of them.
+        """Charge `steps` steps durably, before the trial takes them. After an error the trial may not take them.
 
         Raises:
             BudgetRefusedError: the trial has not reserved that many steps.

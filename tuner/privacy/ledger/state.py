@@ -171,7 +171,7 @@ class SearchState:
         fingerprint: checksum of the data, or None.
         details: notes by the caller that opened the search.
         status: `open` or `closed`.
-        begun: whether the search is sealed and was charged as a whole.
+        begun: whether the search is sealed and has begun, so that it was charged as a whole.
         cards: (SHA-256, kind, number of the entry) of each recorded card.
         units: Rényi units of the whole search at the order of the data set's cap, computed when the claim last began to
             count; None if the cap has no order or the units are infinite.
@@ -216,7 +216,7 @@ class SearchState:
 
     @property
     def charged_whole(self) -> bool:
-        """Whether the search is sealed. It is then charged as a whole when it begins, and hides its runs."""
+        """Whether the search is sealed. A sealed search is charged as a whole when it begins, and hides its runs."""
         return self.filter.charged_whole
 
     @property
@@ -253,7 +253,7 @@ class SearchState:
 
     @property
     def counts(self) -> bool:
-        """Whether the claim counts against the cap. It does not if the search was closed before any charge."""
+        """Whether the claim counts against the cap. It does not count if the search was closed before any charge."""
         return self.status == "open" or self.touched
 
 
