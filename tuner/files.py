@@ -53,7 +53,7 @@ def write_json(path: Path, values: object) -> None:
 
 
 def file_lock(path: Path) -> FileLock:
-    """Return the lock that belongs to a lock file. A ``with`` block waits for the lock and holds it to its end.
+    """Return the lock that belongs to a lock file. A ``with`` block waits for the lock, then holds it.
 
     The lock file is never removed. Otherwise two processes could hold locks on two different files of this name.
     """

@@ -59,7 +59,7 @@ class Point:
     """Point of a chart: the committed ε and the cap after one event.
 
     Attributes:
-        moment: time of the event. If it is unreadable or earlier than the previous point's `moment`, that `moment`.
+        moment: time of the event, or the previous point's moment if the event's time is earlier or unreadable.
         committed: sum of ε of all searches that count against the cap.
         cap: ε of the cap; None without a cap.
     """
@@ -127,7 +127,7 @@ class ShareLine:
 
 
 def lines(history: History) -> list[Line]:
-    """Return the events of a data set, oldest first. Charges of single trials and steps are not among them."""
+    """Return the events of a data set, oldest first. Reservations and charges of single trials are left out."""
     return [
         Line(
             time=_shown(entry.time, day_only=search is not None and search.charged_whole),

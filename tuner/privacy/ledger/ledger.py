@@ -211,7 +211,7 @@ class Ledger:
     def reserve(
         self, search: str, trial: str, steps: int, *, mechanism: SampledGaussian | None = None, pool: str = TRAINING
     ) -> None:
-        """Reserve `steps` (at least 1) more steps of one pool for a trial. Errors are as in `reserve_together`."""
+        """Reserve more steps of one pool for a trial. `steps` must be at least 1. See `reserve_together` for errors."""
         require_steps(steps, minimum=1)
         self.reserve_together(search, trial, {pool: steps}, mechanism=mechanism)
 
@@ -247,7 +247,9 @@ class Ledger:
                 write(state.dataset, "reserve", body)
 
     def lease(self, search: str, trial: str, steps: int, mechanism: SampledGaussian, *, pool: str = TRAINING) -> None:
-        """Charge `steps` (at least 1) steps of a pool durably. After this method returns, the trial may take the steps.
+        """Charge `steps` steps of a pool durably. After this method returns, the trial may take the steps.
+
+        `steps` must be at least 1.
 
         Raises:
             BudgetRefusedError: the trial has not reserved that many steps.

@@ -1,7 +1,7 @@
 """Odometer: an estimate of the ε spent so far, for information.
 
 Each reading would be an upper bound of ε if the leased steps had been fixed in advance. But a search chooses its steps
-adaptively, so a reading is not a guarantee. The guarantee is the cap.
+adaptively, so a reading is not a guarantee. The cap is the guarantee.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def read_search(search: SearchState) -> Odometer:
 def read_dataset(state: DatasetState) -> Reading:
     """Return the ε that all searches on a data set together have spent on any one record.
 
-    ε is computed at the δ of the data set's cap; without a cap, at the committed δ.
+    ε is computed at the δ of the data set's cap. If there is no cap, it is computed at the committed δ.
 
     If all searches state the same split, a record is a training record in all of them or a validation record in all of
     them. Then the reading has the larger ε of the two pools. Otherwise a record may belong to different pools in
@@ -83,7 +83,7 @@ def read_dataset(state: DatasetState) -> Reading:
 
 
 def read_steps(parts: Mapping[SampledGaussian, int], delta: float) -> Reading:
-    """Return the odometer reading for given numbers of steps of mechanisms; ε is `math.inf` if no bound is known."""
+    """Return the odometer reading for the given steps of each mechanism; ε is `math.inf` if no bound is known."""
     counted = Counter({mechanism: steps for mechanism, steps in parts.items() if steps})
     found = _composed_epsilon(tuple(_fewer(counted)), (), delta) if counted else 0.0
     return Reading(found, delta)

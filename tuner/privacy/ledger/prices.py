@@ -9,7 +9,7 @@ from tuner.privacy.ledger.state import DatasetState, SearchState
 __all__ = ["check_prices"]
 
 _SLACK = 1e-8
-"""Allowed relative difference between a recorded and a newly computed price. Machines round differently."""
+"""Allowed relative difference between a recorded and a newly computed price. Different machines round differently."""
 
 
 def check_prices(state: DatasetState) -> None:
