@@ -30,7 +30,7 @@ if __name__ == "__main__":
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Result of one check: its subject, whether it passed, the finding, and the fix if it failed."""
+    """Result of one check: what was checked, whether the check passed, what was found, and the fix after a failure."""
 
     subject: str
     _: KW_ONLY
@@ -125,7 +125,7 @@ def _data(data_dir: str | None) -> Iterable[Diagnosis]:
 
 
 def fix_script() -> list[Path]:
-    """Write the scripts `tune` and `dp-tune` next to this interpreter, so that they call this program.
+    """Write the scripts `tune` and `dp-tune`, which call dp-tuner, into the folder of this Python interpreter.
 
     Return the files, or raise an InputError if the folder cannot be written.
     """
@@ -143,7 +143,7 @@ def fix_script() -> list[Path]:
 
 
 def diagnosis_text(findings: Iterable[Diagnosis]) -> str:
-    """Return one line for each check, followed by the fix if it failed."""
+    """Return one line for each check. After the line of a failed check, a second line shows the fix."""
     lines = []
     for finding in findings:
         lines.append(f"{'ok  ' if finding.ok else 'BAD '} {finding.subject}: {finding.found}")

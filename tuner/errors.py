@@ -3,7 +3,7 @@
     TunerError                      1   the sweep or command failed
     ├── InputError                  2   the input cannot be run; nothing was started
     │   └── ExperimentError         2   all problems of one experiment file
-    ├── BudgetRefusedError          3   the privacy budget does not allow it; nothing was charged
+    ├── BudgetRefusedError          3   the privacy budget does not allow the request; nothing was charged
     ├── LedgerError                 1   the ledger cannot be read or written; the sweep stops
     │   └── LedgerCorruptError      1   the ledger contradicts itself
     ├── VerificationError           1   a privacy card does not follow from its ledger
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class TunerError(Exception):
-    """Base of every error that the platform raises on purpose; programs and tests match on its code."""
+    """Base class of every error that the platform raises on purpose. Programs and tests check its `code`."""
 
     exit_code = 1
 
@@ -76,7 +76,7 @@ class Problem:
 
 
 class ExperimentError(InputError):
-    """All problems of one experiment file, in the order of the file. The message has one line with a code for each."""
+    """All problems of one experiment file, in the order of the file. The message has one line for each problem."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)

@@ -1,4 +1,4 @@
-"""Style and SVG output of all charts. Matplotlib is imported on first use and its global settings are restored."""
+"""Style and SVG output of all charts. Matplotlib is imported on first use. Its global settings stay unchanged."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def write_json(path: Path, values: object) -> None:
 
 
 def file_lock(path: Path) -> FileLock:
-    """Return the lock of a lock file. A ``with`` block waits for the lock and holds it until the block ends.
+    """Return the lock that belongs to a lock file. A ``with`` block waits for the lock, then holds it.
 
     The lock file is never removed. Otherwise two processes could hold locks on two different files of this name.
     """
@@ -65,7 +65,7 @@ def file_lock(path: Path) -> FileLock:
 
 
 def take_lock(path: Path) -> FileLock | None:
-    """Take the lock of a lock file and return it, or return None if another process holds it."""
+    """Take the lock of a lock file and return the lock, or return None if another process holds it."""
     from filelock import Timeout
 
     lock = file_lock(path)

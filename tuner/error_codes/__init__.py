@@ -32,7 +32,7 @@ def explain(code: str) -> dict[str, Any]:
     """Return a code's explanation, exit code and family.
 
     Args:
-        code: error code, with or without the brackets around it in an error message.
+        code: error code. It may still have the brackets in which an error message shows it.
 
     Raises:
         InputError: the code is unknown. The message names the most similar code.

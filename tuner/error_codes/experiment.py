@@ -6,10 +6,10 @@ __all__ = ["EXPLANATIONS"]
 
 EXPLANATIONS: dict[int, dict[str, str]] = {
     1: {
-        "plan-unreadable": "The stored plan of the sweep lacks a value or has an unknown value. Restore plan.json from "
-        "a copy.",
+        "plan-unreadable": "The stored plan of the sweep lacks a value, or contains a value that dp-tuner does not "
+        "know. Restore plan.json from a copy.",
         "plan-has-no-mechanism": "The trials use several sample rates or noise multipliers, but the command needs a "
-        "single one of each.",
+        "single sample rate and a single noise multiplier.",
         "plan-incomplete": "The stored plan of the sweep lacks a required part. Restore plan.json from a copy.",
         "study-unreadable": "The file that records the sweep's trials is damaged. Restore it from a copy, or start a "
         "new sweep. dp-tuner never replaces the file by an empty one. Charged steps stay charged.",
@@ -31,7 +31,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "key-unknown": "The section has no such key. The message names the most similar key.",
         "name-invalid": "The name of an experiment is also the name of its folder. Use only the characters that the "
         "message lists.",
-        "value-wrong-type": "The value has the wrong type for its key, for example a word for a number.",
+        "value-wrong-type": "The value has the wrong type for its key, for example a word instead of a number.",
         "value-not-finite": "Every number must be finite. No guarantee follows from NaN or infinity.",
         "value-empty": "The value is an empty text. Write a value or remove the key.",
         "value-out-of-range": "The value is outside the allowed range. The message shows the range.",
@@ -67,10 +67,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "not support. Use public constants instead.",
         "workers-unsupported": "A trial runs on one worker in this version. To use more machines, run more trials at "
         "once.",
-        "delta-too-large": "With a δ of 1/n, publishing one whole record would count as private. Write at most n^-1.1, "
-        "where n is the public number of records.",
-        "accountant-unsupported": "The only accountant is `pld`, based on privacy loss distributions. For a filter at "
-        "one Rényi order, write `privacy.cap: fixed_order`.",
+        "delta-too-large": "With a δ of 1/n, publishing one whole record would count as private. Write a δ of at most "
+        "n^-1.1, where n is the public number of records.",
+        "accountant-unsupported": "The only accountant is `pld`, based on privacy loss distributions. For a privacy "
+        "filter (cap) at one Rényi order, write `privacy.cap: fixed_order`.",
         "adjacency-unsupported": "The only supported adjacency is one added or removed record (or user).",
         "noise-zero": "Without noise there is no privacy. A study without noise needs `private: false`.",
         "noise-given-twice": "The noise multiplier is both in `privacy` and in `search.space`. Remove one of the two.",
@@ -102,8 +102,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "independently and its runs are complete. Use the sampler `random` or `bounded`, and the pruner `none`.",
         "sealed-scores-protected": "Each protected score is released and charged separately, which would reveal the "
         "number of runs. A sealed search must hide that number.",
-        "mode-needs-private": "With `private: false` nothing is charged, but this accounting mode exists to reduce a "
-        "charge. Write `private: true`, or `accounting: composition`.",
+        "mode-needs-private": "With `private: false` nothing is charged, but the purpose of this accounting mode is to "
+        "reduce a charge. Write `private: true`, or `accounting: composition`.",
         "runs-without-selection": "The distribution of the number of runs applies to `accounting: selection` only.",
         "run-law-unproved": "If the sampler depends on scores, no price is proved for this distribution of the number "
         "of runs. Use `geometric`, or the sampler `random`.",
@@ -112,19 +112,19 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "public-data-missing": "`accounting: public` needs a public data set. Name it in `search.public`.",
         "public-data-incomplete": "Public records of your own need a path, a public size, and a name that no other "
         "data set uses.",
-        "public-data-private": "The public data set is the private one. The search would read private records without "
-        "a charge.",
+        "public-data-private": "The public data set must differ from the private data set. Otherwise the search would "
+        "read private records without a charge.",
         "public-data-shape": "The same model trains on the public and the private records, so both need the same "
         "inputs and classes.",
-        "public-with-users": "The public search averages over records, so the private run must do the same. Write "
-        "`unit: record`.",
+        "public-with-users": "The public search averages gradients over records, not over users, so the private run "
+        "must do the same. Write `unit: record`.",
         "tolerance-conflict": "The unimodal sampler and the unimodal pruner must use the same tolerance.",
-        "unimodal-conditional": "A unimodal parameter must occur in every trial. This one occurs only with some "
-        "schedules. Write a single schedule, or remove `unimodal`.",
+        "unimodal-conditional": "A unimodal parameter must occur in every trial. The named one occurs only with "
+        "some schedules. Write a single schedule, or remove `unimodal`.",
         "unimodal-denied": "A unimodal sampler or pruner needs a unimodal parameter. According to the "
-        "experiment file, the score is not unimodal in the smoothing radius. Write `unimodal: true` at another range.",
+        "experiment file, the score is not unimodal in the smoothing radius. Add `unimodal: true` to another range.",
         "when-sure-sampler": "Only the unimodal sampler computes how sure the choice of the best configuration is. Use "
-        "this sampler, or choose another `when_sure`.",
+        "the unimodal sampler, or choose another value of `when_sure`.",
         "when-sure-sealed": "A sealed search must not stop early or repeat trials because of scores. Either would "
         "reveal its number of runs.",
         "replicate-with-runs": "`when_sure: replicate` compares complete runs, but the pruner's option `runs` stops "

@@ -6,14 +6,14 @@ __all__ = ["EXPLANATIONS"]
 
 EXPLANATIONS: dict[int, dict[str, str]] = {
     1: {
-        "ledger-busy": "Another process is using the ledger, or changed it while it was read. End that process or try "
-        "again.",
-        "ledger-damaged": "The ledger was changed or truncated, but not by dp-tuner, or tables are missing. Restore "
-        "it from a complete backup. A new ledger would forget what was spent, so none is created.",
+        "ledger-busy": "Another process is using the ledger, or changed it while dp-tuner was reading it. End that "
+        "process or try again.",
+        "ledger-damaged": "A program other than dp-tuner changed or truncated the ledger, or tables are missing. "
+        "Restore the ledger from a complete backup. A new ledger would forget what was spent, so none is created.",
         "ledger-disk-full": "The disk of the ledger is full. Nothing more is charged. Free space, then resume.",
         "ledger-encoding": "The database of a ledger must use UTF8. Create a database with that encoding.",
-        "ledger-foreign": "The file is a database of another program. It was not changed. Name another file.",
-        "ledger-format": "Another version of dp-tuner wrote this ledger. It was not changed. Use that version.",
+        "ledger-foreign": "The file is a database of another program. dp-tuner did not change it. Choose another file.",
+        "ledger-format": "Another version of dp-tuner wrote this ledger. The ledger was not changed. Use that version.",
         "ledger-not-durable": "The server may lose charges in a crash. Set `fsync = on` and use logged tables.",
         "ledger-not-found": "No ledger exists at this address. Correct the address, or restore a lost ledger from a "
         "backup.",
@@ -23,13 +23,13 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "still in the `-wal` file next to the ledger, an account with write access must first open the ledger once.",
         "ledger-not-writable": "No ledger can be created in this folder. Name a writable folder.",
         "ledger-other-user": "A database role can open searches only under its own name. Connect with the role of the "
-        "search's user.",
+        "user who owns the search.",
         "ledger-read-only": "This user may only read the ledger. Ask for write access, or use the URL of the primary "
         "server.",
-        "ledger-replaced": "Another ledger is now at the address of the ledger in use. Restore the original. Only the "
-        "original has all charges.",
-        "ledger-trigger-missing": "Database triggers were dropped or disabled. They keep the ledger append-only and "
-        "check who writes an entry. Restore them, and compare the ledger with a backup.",
+        "ledger-replaced": "Another ledger is now at the address of the ledger in use. Restore the original "
+        "ledger. Only the original has all charges.",
+        "ledger-trigger-missing": "Database triggers were dropped or disabled. Triggers keep the ledger append-only "
+        "and check who writes an entry. Restore the triggers, and compare the ledger with a backup.",
         "ledger-unavailable": "The ledger's server cannot be reached, or a transaction failed. Do what the message "
         "says, then resume.",
         "mechanism-not-single": "The search allows several pairs of sample rate and noise multiplier, so it has no "
@@ -43,7 +43,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "new trial.",
         "search-not-open": "Only an open search can be charged. Resume it, or start a new one.",
         "search-not-found": "The ledger has no search with this name. Check the name and the URL of the ledger.",
-        "search-name-taken": "The ledger already has a search with this name. Names are unique over all data sets.",
+        "search-name-taken": "The ledger already has a search with this name. Names must be unique across data sets.",
         "sealed-charged-whole": "A sealed search is charged once, when it begins. Charges of single runs would reveal "
         "its number of runs.",
         "pool-unknown": "Protected scores can be charged only if the search was opened with a cap for its validation "
@@ -59,10 +59,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger-claim-too-low": "The filter of a search allows steps that cost more than the (ε, δ) that the search "
         "claims. Restore the ledger from a backup.",
         "card-format": "Another version of dp-tuner wrote this card. Verify it with that version.",
-        "card-own-words": "A value of the card does not have the form that the message requires. Such values, "
-        "for example scores, come from the operator and not from the ledger.",
-        "card-public-size": "The charged sample rate times the public size must be the expected batch size, a whole "
-        "number. For this card it is not, so the card and the charged search have different public sizes.",
+        "card-own-words": "A value of the card does not have the form that the message requires. The value, "
+        "for example a score, comes from the operator and not from the ledger.",
+        "card-public-size": "The charged sample rate times the public size is the expected batch size, which must be a "
+        "whole number. For this card it is not whole, so the card and the charged search have different public sizes.",
         "card-run-not-charged": "A card is issued for a charged run, but the ledger has no charged steps of this run. "
         "Check the search, the trial and the ledger.",
         "card-search-unknown": "The ledger does not have the card's search on the card's data set. Give the ledger in "
@@ -72,7 +72,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
     },
     2: {
         "ledger-driver-missing": 'A PostgreSQL ledger needs psycopg. Run pip install "dp-tuner[postgres]".',
-        "ledger-url": "A ledger is an SQLite file (sqlite:///FILE) or PostgreSQL (postgresql://user@host/database).",
+        "ledger-url": "A ledger is an SQLite file (sqlite:///FILE) or a PostgreSQL database "
+        "(postgresql://user@host/database).",
         "ledger-url-password": "The ledger's URL is stored in every sweep and shown in MLflow, so it may not contain a "
         "password. Put the password into ~/.pgpass or PGPASSWORD.",
         "sample-rate-out-of-range": "A sample rate is the expected batch size divided by the public number of training "
@@ -82,32 +83,34 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "epsilon-out-of-range": "ε must be a finite number above 0. NaN is refused, because libraries may turn it "
         "into ε = 0.",
         "delta-out-of-range": "δ must be above 0 and below 1. It should be less than 1/n for n records.",
-        "count-out-of-range": "The value must be a whole number and at least the minimum in the message.",
+        "count-out-of-range": "The value must be a whole number. It must not be below the minimum in the message.",
         "order-out-of-range": "The accountant is tested for Rényi orders from 1.05 to 1024. Other orders are refused.",
-        "filter-invalid": "A filter, the limit on the private steps of a search, has invalid values. The message shows "
-        "the allowed ones.",
-        "filter-kind-unknown": "The ledger has a filter that this version does not know. Upgrade dp-tuner.",
+        "filter-invalid": "A privacy filter (cap on the private steps of a search) has an invalid value. The message "
+        "shows which values are allowed.",
+        "filter-kind-unknown": "The ledger contains a kind of privacy filter (cap) that this version does not know. "
+        "Upgrade dp-tuner.",
         "filters-differ": "A sealed search needs sealed filters for both its training and its validation records. With "
         "any other filter, the ledger's charges would reveal the number of runs.",
-        "menu-empty": "No step or run is planned, so no privacy cost can be computed. Plan at least one.",
+        "menu-empty": "No step or run is planned, so no privacy cost can be computed. Plan at least one step or run.",
         "too-many-steps": "The accountant accepts only a limited number of steps, because its rounding error was not "
         "measured for more. Plan fewer trials or epochs, or larger batches.",
         "epsilon-too-large": "The ε of a sealed search must not exceed the limit in the message, because double "
         "precision is too coarse for larger values.",
         "poisson-not-adaptive": "If the sampler depends on scores, no proof covers a Poisson number of runs. Use a "
-        "geometric number, or the sampler `random`.",
+        "geometric distribution, or the sampler `random`.",
         "probability-out-of-range": "The probability is outside the range for which the number of runs can be "
         "computed. The message shows the range.",
-        "run-law-unknown": "The distribution of the number of runs is unknown. The message lists the known ones.",
+        "run-law-unknown": "The distribution of the number of runs is unknown. The message lists the known "
+        "distributions.",
         "run-law-unbounded": "The number of runs could exceed a million. Write a smaller mean or a larger shape.",
         "run-law-without-gamma": "Only truncated negative binomial distributions have the parameter gamma.",
-        "run-mean-out-of-range": "The mean number of runs must be above 1, but for the Poisson distribution above 0 "
-        "and at most 10.",
-        "run-shape-out-of-range": "Only `negative_binomial` has a shape to choose. The shape must be above -1 and at "
-        "most a million. It may be 0, but not closer to 0 than 1e-9.",
+        "run-mean-out-of-range": "The mean number of runs is outside the allowed range. For the Poisson distribution "
+        "it must be above 0 and at most 10. For all other distributions it must be above 1.",
+        "run-shape-out-of-range": "Only `negative_binomial` has a shape that can be chosen. The shape must be above -1 "
+        "and at most a million. It must also be exactly 0 or at least 1e-9 away from 0.",
         "mechanism-not-named": "This search allows several pairs of sample rate and noise multiplier, so each trial "
         "must name its own pair.",
-        "score-sampled": "A protected score reads every validation record, so its sample rate must be 1.",
+        "score-sampled": "A protected score is computed from all validation records, so its sample rate must be 1.",
         "validation-claim-too-large": "The ε and δ of validation records may not exceed those of the whole search.",
         "ledger-name-invalid": "A name in the ledger must have 1 to 200 printable characters.",
         "renyi-order-invalid": "The Rényi order must be above 1, and ε and half of δ must allow at least one step at "
@@ -131,21 +134,22 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "no-order-fits": "ε and δ are too small for a Rényi filter of any order: converting even a tiny divergence to "
         "(ε, δ) costs more than ε. Raise ε or δ.",
         "mechanism-not-allowed": "A trial may use only the sample rates and noise multipliers that the filter of its "
-        "search allows. The search's claim does not cover others.",
+        "search allows. The search's claim covers no other values.",
         "not-reserved": "A trial can charge only steps that it has reserved. To repeat steps, it must reserve them "
         "again.",
         "cap-exceeded": "The leased, reserved and requested steps together exceed the search's cap. Nothing was "
         "charged.",
         "unit-differs": "All searches on a data set must protect the same unit, because claims for records and claims "
-        "for users do not add up. Change `privacy.unit`.",
-        "cap-not-set": "Shares divide the cap of a data set. Set the cap first with `tune budget set`.",
+        "for users cannot be added. Change `privacy.unit`.",
+        "cap-not-set": "Shares are parts of a data set's cap, and this data set has no cap. Set the cap first with "
+        "`tune budget set`.",
         "cap-order-fixed": "The Rényi order of a cap is fixed before the first search. A later choice could depend on "
         "results, and the guarantee would not hold.",
         "dataset-cap-exceeded": "The claims of all searches on the data set together would exceed its cap. Lower "
         "`privacy.epsilon` or `delta`, or ask the owner for a larger cap.",
         "dataset-known-otherwise": "The ledger knows these records as a data set of another name. A second name would "
         "give them a second budget. Use the known name.",
-        "no-share": "The data set's cap is divided among users, and this user has no share. Ask the owner for one.",
+        "no-share": "The data set's cap is divided among users, and this user has no share. Ask the owner for a share.",
         "share-exceeded": "The searches of this user would exceed the user's share of the data set's cap.",
         "shares-exceed-cap": "The shares of all users together would exceed the cap of the data set.",
         "users-differ": "All searches on the same records must assign the records to the same users. Otherwise their "

@@ -6,19 +6,21 @@ __all__ = ["EXPLANATIONS"]
 
 EXPLANATIONS: dict[int, dict[str, str]] = {
     1: {
-        "system-error": "The operating system refused to read or write a file. It is missing, this account has no "
-        "access, or the disk is full. Fix the cause and run the command again.",
+        "system-error": "The operating system refused to read or write a file. Either the file is missing, or this "
+        "account has no access, or the disk is full. Fix the cause and run the command again.",
         "internal-error": "dp-tuner has a bug; your input is not the cause. Please report the command and the whole "
         "message. Charged steps stay charged.",
         "sweep-running": "Another process is running this sweep. Two processes would train and charge the same trials "
         "twice. Wait for the other process to end, or stop it with `tune stop NAME`.",
         "sweep-file-unreadable": "A file of the sweep is missing or damaged. Restore it from a copy.",
         "sweep-files-changed": "The files of the sweep contradict each other. Restore them from a copy.",
-        "ledger-mismatch": "The sweep's settings, plan or records differ from those that the ledger charged, so its "
-        "claim would not hold. Restore the files and the data from a copy, or start a new sweep.",
+        "ledger-mismatch": "The sweep's settings, plan or records differ from those of the search that the ledger "
+        "charged, so the sweep's claim would not hold. Restore the files and the data from a copy, or start a new "
+        "sweep.",
         "search-not-in-ledger": "The experiment's ledger does not know this sweep. Restore the ledger in which the "
         "sweep was charged. A sweep never continues in a new ledger.",
-        "search-not-charged": "The sweep trained more steps than its ledger charged. Restore both from a copy.",
+        "search-not-charged": "The sweep trained more steps than its ledger charged. Restore the sweep "
+        "and the ledger from a copy.",
         "charged-run-differs": "This version of dp-tuner plans the charged run differently from the version that began "
         "the public search. Start a new search.",
         "public-search-empty": "No trial of the public search is complete, so there is no winner. Start a new search.",
@@ -36,7 +38,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "spool-damaged": "A stored record of the sweep does not match its checksum. All earlier records are intact. "
         "Restore the file, or delete the damaged line and run `tune sync` again.",
         "spool-unwritable": "A record could not be written to the disk, and the sweep does not continue without it. "
-        "Free space or fix the disk, then resume. No written record is lost.",
+        "Free space or fix the disk, then resume. Records written earlier are not lost.",
         "records-not-found": "The folder has no records of a sweep. Give the folder of a started sweep.",
         "records-being-sent": "Another process is uploading this sweep's records to MLflow. Wait until it ends.",
         "tracking-unavailable": "MLflow does not accept the records. They stay on the disk. Start the MLflow server, "
@@ -45,7 +47,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
     },
     2: {
         "usage": "The command, an option or a value is unknown or missing. See `tune --help` or `tune COMMAND --help`.",
-        "options-conflict": "Two options exclude each other. Remove one of them.",
+        "options-conflict": "Two of the options cannot be used together. Remove one of them.",
         "unknown-code": "No error has this code. `tune explain` without a code lists all codes.",
         "folder-not-found": "The folder does not exist. `tune ls` lists the sweeps.",
         "output-unwritable": "The output folder cannot be written. Choose another folder or change its permissions.",
@@ -63,8 +65,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "sweep-not-finished": "The command needs a finished sweep. Wait, or resume it with `tune resume NAME`.",
         "sweep-not-private": "Only a private search can be exported, because every export has a privacy card. Run the "
         "search with `privacy.private: true`. For a search on public records, export its charged run.",
-        "resume-changes-setting": "A resumed sweep keeps every setting that affects its claim or its scores. Only the "
-        "number of trials, resources, tracking and paths may change. Start a new sweep for other settings.",
+        "resume-changes-setting": "A resumed sweep keeps every setting that affects its claim or its scores. Only "
+        "resources, tracking, paths and the number of trials may change. Start a new sweep for other settings.",
         "charged-run-missing": "The public search has not started its charged run. Resume the search first.",
         "public-records-shape": "The public records of `search.public` have other inputs or classes than the private "
         "records, so the same model cannot train on both. Choose another public data set.",
@@ -79,8 +81,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "sealed-runs-hidden": "The guarantee of a sealed search covers the winner alone. Other runs, or their number, "
         "would reveal more than was charged, so only the winner can be shown.",
         "trial-not-found": "No trial of the sweep has this number or id. `tune show SWEEP` lists the trials.",
-        "model-code-failed": "Your own model's code failed on inputs of this shape. Fix the code, or use another data "
-        "set.",
+        "model-code-failed": "The code of your own model failed on inputs of this shape. Fix the code, or use another "
+        "data set.",
         "train-not-private": "`tune train` writes a privacy card. Use `tune run` for a study without privacy.",
         "train-not-single": "`tune train` trains one configuration: one trial, no searched parameter, accounting by "
         "composition. To search, use `tune run` and then `tune export`.",

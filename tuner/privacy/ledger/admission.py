@@ -38,9 +38,10 @@ def admit_search(
     user: str | None,
     what: str,
 ) -> None:
-    """Refuse a search that does not fit, or that protects another unit than the other searches on its data set.
+    """Refuse a search that exceeds a cap or share, or that protects another unit than earlier searches do.
 
-    A search does not fit if `admit` refuses it. `unit` is `record` or `user`. See `admit` for the other arguments.
+    `admit` decides whether a cap or share is exceeded. `unit` is the unit of protection, `record` or `user`. See
+    `admit` for the other arguments.
 
     Raises:
         BudgetRefusedError: the search is refused.
@@ -77,9 +78,9 @@ def admit(
         state: state of the data set; None if it has no entry.
         epsilon: ε to add.
         delta: δ to add.
-        what: name of the charge, for the message.
-        units: Rényi units to add, at the order of the cap; None if they are infinite.
-        user: user whose share must not be exceeded; None ignores the shares.
+        what: words that name the charge in the message.
+        units: Rényi units to add, computed at the cap's order; None if they are infinite.
+        user: user whose share must not be exceeded; if None, shares are ignored.
 
     Raises:
         BudgetRefusedError: the charge does not fit.
@@ -98,8 +99,8 @@ def admit(
     if None not in {cap.units, units} and not held.unbounded and held.units + (units or 0) <= (cap.units or 0):
         return
     also = "" if cap.order is None else (
-        f" The Rényi filter of order {cap.order:g} has too little budget, too. The sums and the filter may each use "
-        "half of δ."
+        f" The Rényi filter of order {cap.order:g} has too little budget left as well. The sums and the filter may "
+        "each use half of δ."
     )  # fmt: skip
     lacking = unfit((total_epsilon, total_delta), (cap.epsilon, cap.delta), rules=rules)
     raise BudgetRefusedError(
@@ -132,14 +133,14 @@ def order_filter(order: float, epsilon: float, delta: float) -> int | None:
 
 
 def check_pools(training: Filter, validation: Filter | None) -> None:
-    """Raise `InputError` if only one filter is sealed, or if a validation mechanism has a sample rate below 1."""
+    """Raise `InputError` if only one of two filters is sealed, or a validation mechanism has a sample rate below 1."""
     if validation is None:
         return
     if training.charged_whole != validation.charged_whole:
         raise InputError(
             "filters-differ",
-            f"A sealed search needs a sealed filter for both pools (got {training.kind} for training and "
-            f"{validation.kind} for validation). Give both the same distribution of the number of runs.",
+            f"A sealed search needs two sealed filters, one for training and one for validation records (got "
+            f"{training.kind} and {validation.kind}). Give both the same distribution of the number of runs.",
         )
     for mechanism in validation.mechanisms:
         require_unsampled(mechanism)
@@ -156,7 +157,7 @@ def require_unsampled(mechanism: SampledGaussian) -> None:
 
 
 def admit_name(states: Mapping[str, DatasetState], dataset: str, search: str, fingerprint: str | None) -> None:
-    """Refuse a search if its name is taken, or if the ledger knows its records as a data set of another name."""
+    """Refuse a search if its name is taken, or if the ledger knows its records under another data set's name."""
     for state in states.values():
         if search in state.by_name:
             raise LedgerError(
@@ -191,9 +192,9 @@ def require_name(value: object, what: str) -> None:
 
 
 def unfit(total: tuple[Decimal, Decimal], allowed: tuple[float, float], *, rules: int = 1) -> str:
-    """Say in words whether ε, δ or both are too large. `total` and `allowed` are pairs (ε, δ).
+    """Return a sentence that says whether ε, δ or both are too large. `total` and `allowed` are pairs (ε, δ).
 
-    At least one of the two must be too large. With two `rules`, only half of the allowed δ may be used.
+    The caller ensures that ε or δ is too large. If `rules` is 2, only half of the allowed δ may be used.
     """
     part = allowed[1] / rules
     over = {"ε": total[0] > exact_sum(allowed[0]), "δ": exact_sum(*[total[1]] * rules) > exact_sum(allowed[1])}
@@ -209,7 +210,7 @@ def unfit(total: tuple[Decimal, Decimal], allowed: tuple[float, float], *, rules
 
 
 def _apart(more: float, less: float) -> tuple[str, str]:
-    """Write both numbers with 6 digits, or with all digits if 6 digits would make them look equal."""
+    """Return both numbers as text with 6 digits, or with all digits if 6 digits would make them look equal."""
     said = f"{more:.6g}", f"{less:.6g}"
     return said if said[0] != said[1] else (repr(more), repr(less))
 

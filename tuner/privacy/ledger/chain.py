@@ -1,4 +1,4 @@
-"""Reader, verifier and writer of the ledger's entries. It keeps the states that result from them in memory."""
+"""Reader, verifier and writer of the ledger's entries. It keeps the resulting states of the data sets in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Chain", "Write"]
 
 
 class Chain:
-    """Entries of one store and the states of its data sets. Every read verifies the entries since the last read."""
+    """Entries of one store and the states of its data sets. A read verifies the entries added since the last read."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -80,7 +80,7 @@ class Chain:
     def _fold(
         self, connection: Connection, states: dict[str, DatasetState], last: int
     ) -> tuple[dict[str, DatasetState], int]:
-        """Read the entries after row `last`, verify them, and return the new states and the new last row."""
+        """Read and verify the entries after row `last`. Return the new states and the number of the last row read."""
         states = dict(states)
         for row, entry in self.store.after(connection, last):
             states[entry.dataset] = checked_state_after(states, entry)
@@ -102,7 +102,7 @@ class Write:
 
     Attributes:
         states: states of all data sets, including the appended entries.
-        last: row of the last entry.
+        last: row number of the last entry.
     """
 
     def __init__(self, store: Store, connection: Connection, states: dict[str, DatasetState], last: int) -> None:
@@ -110,12 +110,12 @@ class Write:
         self.states, self.last = states, last
 
     def order(self, dataset: str) -> float | None:
-        """Return the Rényi order of the data set's cap; None without a cap or an order."""
+        """Return the Rényi order of the data set's cap; None if there is no cap or it has no order."""
         state = self.states.get(dataset)
         return state.cap.order if state and state.cap else None
 
     def __call__(self, dataset: str, kind: str, data: dict[str, Any]) -> None:
-        """Append one entry. The caller must let an error leave the transaction's block, so that nothing is committed.
+        """Append one entry. The caller must not catch an error inside the ``with`` block, so that nothing is committed.
 
         Raises:
             BudgetRefusedError: the entry would exceed a cap.
@@ -133,9 +133,9 @@ class Write:
 
 
 def _time_of(before: DatasetState, kind: str, data: dict[str, Any]) -> str:
-    """Return the time of a new entry. All entries of a sealed search have the day of its opening as their time.
+    """Return the time of a new entry. For every entry of a sealed search, return the day on which the search opened.
 
-    The time at which the search ended would reveal the number of its runs.
+    The time at which a sealed search ended would reveal the number of its runs.
     """
     now = datetime.now(UTC)
     search = before.by_name.get(str(data.get("search", "")))

@@ -13,7 +13,7 @@ from tuner.errors import InputError
 __all__ = ["GENESIS", "Entry", "canonical", "entry_hash"]
 
 GENESIS = "0" * 64
-"""Previous hash of the first entry of a data set."""
+"""Value of `Entry.previous` for the first entry of a data set."""
 
 
 def canonical(value: object) -> str:
@@ -43,7 +43,7 @@ class Entry:
     Attributes:
         dataset: name of the data set.
         seq: number of the entry within the data set: 1, 2, 3, … without a gap.
-        time: time of writing, UTC, ISO 8601. It is for people only; no rule uses it.
+        time: time at which the entry was written, UTC, ISO 8601. It is for people only; no rule uses it.
         kind: `cap`, `grant`, `open_search`, `begin`, `reserve`, `lease`, `settle`, `close_search`, `reopen_search` or
             `card`.
         body: content of the entry, as canonical JSON.

@@ -1,7 +1,7 @@
-"""History of a data set for people: its ledger entries in words, its searches and its shares.
+"""Readable history of a data set: its ledger entries in words, its searches and its shares.
 
-Of a sealed search, only the claim and the day of opening are shown. The time of its end would reveal the secret number
-of its runs.
+Of a sealed search, only the claim and the day of opening are shown. The time at which the search ended would reveal
+the secret number of its runs.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Point:
-    """Committed ε and cap after one event, for a chart.
+    """Point of a chart: the committed ε and the cap after one event.
 
     Attributes:
-        moment: time of the event; or the previous point's time, if that is later or this one is unreadable.
+        moment: time of the event, or the previous point's moment if the event's time is earlier or unreadable.
         committed: sum of ε of all searches that count against the cap.
         cap: ε of the cap; None without a cap.
     """
@@ -71,7 +71,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchLine:
-    """One search in a table. Values that are hidden for a sealed search are None.
+    """Table row that describes one search. Values that are hidden for a sealed search are None.
 
     Attributes:
         mode: `composition` or `sealed selection`.
@@ -83,8 +83,8 @@ class SearchLine:
         status: `open`, `closed` or `sealed`.
         counts: whether the claim counts against the cap.
         opened: time of opening; only the day for a sealed search.
-        steps_spent: charged training steps.
-        steps_reserved: training steps that are reserved and not yet charged.
+        steps_spent: number of charged training steps.
+        steps_reserved: number of training steps that are reserved and not yet charged.
         cards: SHA-256 of each issued privacy card; empty for a sealed search.
     """
 
@@ -111,13 +111,13 @@ class SearchLine:
 
 @dataclass(frozen=True, kw_only=True)
 class ShareLine:
-    """Share of one user in a data set's cap.
+    """Table row that describes one user's share of a data set's cap.
 
     Attributes:
         granted: (ε, δ) of the share; None for a user who has searches but no share.
         committed: sums of ε and δ of the user's searches that count against the cap.
-        left: (ε, δ) of the share minus `committed`, or 0 where more is committed; None without a share. The data
-            set's cap may leave less.
+        left: (ε, δ) of the share minus `committed`, or 0 where more is committed; None without a share. The cap of
+            the data set may allow less than this.
     """
 
     user: str
@@ -127,7 +127,7 @@ class ShareLine:
 
 
 def lines(history: History) -> list[Line]:
-    """Return the events of a data set, oldest first. Events of single trials and steps are left out."""
+    """Return the events of a data set, oldest first. Reservations and charges of single trials are left out."""
     return [
         Line(
             time=_shown(entry.time, day_only=search is not None and search.charged_whole),
@@ -162,7 +162,7 @@ def search_lines(state: DatasetState) -> list[SearchLine]:
 
 
 def share_lines(state: DatasetState) -> list[ShareLine]:
-    """Return a line for each user with a share or a search, sorted by user."""
+    """Return one line for each user who has a share or a search. The lines are sorted by user name."""
     users = {*state.grants, *(search.user for search in state.searches)}
     found = []
     for user in sorted(users):
@@ -180,14 +180,14 @@ def room(allowed: float, committed: float) -> float:
 
 
 def rule(cap: DatasetCap | None) -> str:
-    """Say in words which searches a cap admits."""
+    """Return in words which searches a cap admits."""
     if cap is None:
         return "no cap: every search is admitted with its own claim"
     if cap.order is None:
-        return "the ε and the δ of the searches sum to at most the cap"
+        return "the ε of the searches sum to at most the cap's ε, and their δ to at most the cap's δ"
     either = f"the ε of the searches sum to at most {cap.epsilon:g} and their δ to at most {cap.delta / 2:g}, "
     if cap.units is None:
-        return f"{either}because the rest of δ is for a Rényi filter of order {cap.order:g}, which admits no search"
+        return f"{either}because half of δ is kept for a Rényi filter of order {cap.order:g}, which admits no search"
     return (
         f"{either}OR their Rényi divergences of order {cap.order:g} fit a filter of ε = {cap.epsilon:g}, "
         f"δ = {cap.delta / 2:g}; each of these two rules uses half of δ"
@@ -197,7 +197,7 @@ def rule(cap: DatasetCap | None) -> str:
 def within_cap(state: DatasetState) -> bool | None:
     """Return whether the committed total is within the cap; None without a cap.
 
-    The owner may lower the cap at any time, also below the committed total.
+    The committed total can exceed the cap, because the owner may lower the cap at any time.
     """
     if state.cap is None:
         return None
@@ -217,7 +217,7 @@ def _events(history: History) -> Iterator[tuple[Entry, DatasetState, str, str, S
 
 
 def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | None] | None:
-    """Return an entry's kind of event, its text and its search; None if the history does not show the entry."""
+    """Return the event's kind, its description and its search; None if the history does not show the entry."""
     data = entry.data
     if entry.kind == "cap":
         return "cap", f"The cap was set to ε = {data['epsilon']:g}, δ = {data['delta']:g}: {rule(state.cap)}.", None
@@ -232,7 +232,7 @@ def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | N
         return None
     match entry.kind:
         case "close_search":
-            text = "Closed." if search.counts else "Closed before any charge. Its claim does not count."
+            text = "Closed." if search.counts else "Closed before any charge. Its claim does not count against the cap."
             return "closed", text, search
         case "reopen_search":
             return "reopened", "Reopened with its old claim.", search

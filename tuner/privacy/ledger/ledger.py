@@ -49,7 +49,7 @@ class Ledger:
         Args:
             url: `sqlite:///runs/ledger.db`, or `postgresql://user@host/database`.
             create: whether to create a ledger if there is none. Workers pass False, because a new ledger would forget
-                all charges. Readers pass False, because they may lack the right to write.
+                all charges. Callers that only read pass False, because they may lack the right to write.
 
         Raises:
             InputError: the URL names no SQLite file or PostgreSQL database, or the database's driver is not installed.
@@ -74,21 +74,21 @@ class Ledger:
         return self._chain.store.ledger_id
 
     def user(self) -> str:
-        """Return the current user: the account of the operating system, or the role of the database.
+        """Return the current user: the operating-system account, or the database role.
 
         A database server authenticates its roles. In an SQLite file, anyone with write access can record any user name.
         """
         return self._chain.store.user()
 
-    # Methods that write; for owners and sweeps.
+    # Methods that write. Owners and sweeps call them.
 
     def set_cap(self, dataset: str, epsilon: float, delta: float, *, order: float | None = None) -> None:
         """Set the (ε, δ) that all searches on `dataset` may spend together.
 
         The cap may be below the committed total. Then no new search and no new reservation is admitted, but reserved
-        steps may still be taken. If `order` is given, a search is admitted if it fits one of two rules: a limit on the
-        sum of all claims, or a Rényi filter of that order. Each rule uses half of δ. Raise `BudgetRefusedError` if the
-        order would change while any search counts against the cap.
+        steps may still be taken. If `order` is given, a search is admitted if it fits at least one of two rules: a
+        limit on the sum of all claims, or a Rényi filter of that order. Each rule uses half of δ. Raise
+        `BudgetRefusedError` if the order would change while any search counts against the cap.
         """
         require_name(dataset, "dataset")
         require_epsilon(epsilon)
@@ -103,7 +103,7 @@ class Ledger:
         """Set one user's share of the data set's cap.
 
         After the first grant, users without a share cannot start a search. A share may be below the committed total of
-        its user's searches. Then the user cannot start a new search or trial. Raise `BudgetRefusedError` if there is no
+        the user's searches. Then the user cannot start a new search or trial. Raise `BudgetRefusedError` if there is no
         cap, or if the shares together would exceed the cap.
         """
         require_name(dataset, "dataset")
@@ -144,17 +144,17 @@ class Ledger:
         Args:
             dataset: name of the data set.
             search: name, unique in the ledger.
-            filter: filter for the training records. Its ε at `delta` must be at most `epsilon`.
+            filter: privacy filter (cap) that covers the training records. Its ε at `delta` must be at most `epsilon`.
             epsilon: ε of the claim, for each training record and each protected validation record.
             delta: δ of the claim.
-            validation: filter for the validation records. It counts each released score as a step. None if the
-                guarantee does not cover the scores.
+            validation: privacy filter (cap) that covers the validation records. It counts each released score as a
+                step. None if the guarantee does not cover the scores.
             validation_claim: (ε, δ) of the claim for validation records. Its ε and δ may not exceed the search's ε and
                 δ, which are the default.
             unit: unit of protection, `record` or `user`.
             user: user whose share the search uses; `user()` by default.
             fingerprint: checksum of the data. Data that the ledger knows under another name are refused.
-            details: notes, as plain JSON.
+            details: notes on the search, as plain JSON.
 
         Raises:
             BudgetRefusedError: the claim exceeds the data set's cap or the user's share, a filter exceeds its claim,
@@ -199,7 +199,7 @@ class Ledger:
             write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), filter, validation)})
 
     def begin_sealed(self, search: str) -> None:
-        """Charge a sealed search as a whole, before its first run, and close it to further charges.
+        """Charge a sealed search as a whole, before its first run. Afterwards the search can charge nothing more.
 
         Raises:
             BudgetRefusedError: the owner has lowered the cap or the share below the committed total.
@@ -211,26 +211,26 @@ class Ledger:
     def reserve(
         self, search: str, trial: str, steps: int, *, mechanism: SampledGaussian | None = None, pool: str = TRAINING
     ) -> None:
-        """Reserve `steps` more steps (at least 1) of one pool for a trial. Errors are as in `reserve_together`."""
+        """Reserve more steps of one pool for a trial. `steps` must be at least 1. See `reserve_together` for errors."""
         require_steps(steps, minimum=1)
         self.reserve_together(search, trial, {pool: steps}, mechanism=mechanism)
 
     def reserve_together(
         self, search: str, trial: str, steps: Mapping[str, int], *, mechanism: SampledGaussian | None = None
     ) -> None:
-        """Reserve steps of one or both pools for a new or running trial. Either all are reserved, or none.
+        """Reserve steps of one or both pools for a new or running trial. Either all of them are reserved, or none.
 
         Args:
             search: name of an open search.
             trial: id of the trial.
-            steps: number of steps by pool.
+            steps: number of steps to reserve in each pool.
             mechanism: mechanism of all training steps of the trial. None means the mechanism that the trial reserved
                 before, or else the search's only mechanism.
 
         Raises:
             BudgetRefusedError: the filter does not admit the steps, or the owner has lowered the data set's cap or the
                 user's share below the committed total.
-            InputError: `mechanism` is None, and the search has several mechanisms.
+            InputError: `mechanism` is None, the trial has reserved none before, and the search has several mechanisms.
             LedgerError: the search is closed or sealed, or the trial is settled or has reserved another mechanism.
         """
         require_name(trial, "trial")
@@ -247,7 +247,9 @@ class Ledger:
                 write(state.dataset, "reserve", body)
 
     def lease(self, search: str, trial: str, steps: int, mechanism: SampledGaussian, *, pool: str = TRAINING) -> None:
-        """Charge `steps` steps (at least 1) of a pool durably. After this method returns, the trial may take the steps.
+        """Charge `steps` steps of a pool durably. After this method returns, the trial may take the steps.
+
+        `steps` must be at least 1.
 
         Raises:
             BudgetRefusedError: the trial has not reserved that many steps.
@@ -278,7 +280,7 @@ class Ledger:
                 write(state.dataset, "settle", {"search": search, "trial": trial, "steps_taken": steps_taken})
 
     def close_search(self, search: str) -> None:
-        """Close a search to further charges. If nothing was charged, its claim no longer counts against the cap."""
+        """Close a search, so that it can charge nothing more. If it charged nothing, its claim no longer counts."""
         with self._chain.write() as write:
             state = require_search(write.states, search)
             if state.status == "open":
@@ -310,7 +312,7 @@ class Ledger:
             state = require_search(write.states, search)
             write(state.dataset, "card", {"search": search, "card_sha256": card_sha256, "card_kind": kind})
 
-    # Methods that only read; for everyone.
+    # Methods that only read. Everyone may call them.
 
     def cap(self, dataset: str) -> DatasetCap | None:
         """Return the data set's current cap; None without a cap."""
@@ -321,7 +323,7 @@ class Ledger:
         return require_search(self._chain.read(), search)
 
     def dataset_state(self, dataset: str) -> DatasetState:
-        """Return the current state of a data set; an empty state if the data set has no entry."""
+        """Return the current state of a data set. If the data set has no entry, the state is empty."""
         return self._chain.read().get(dataset, DatasetState(dataset=dataset))
 
     def datasets(self) -> tuple[str, ...]:
@@ -329,7 +331,7 @@ class Ledger:
         return tuple(sorted(self._chain.read()))
 
     def state_at(self, dataset: str, seq: int) -> DatasetState:
-        """Return the state of a data set right after its entry `seq`, for example when a card was issued."""
+        """Return the state of a data set right after its entry with the number `seq`."""
         before = [state for entry, state in self.entries(dataset) if entry.seq <= seq]
         return before[-1] if before else DatasetState(dataset=dataset)
 
@@ -340,8 +342,8 @@ class Ledger:
     def verify_chain(self) -> None:
         """Read the whole ledger again, and raise `LedgerCorruptError` if it is damaged or contradicts itself.
 
-        The check covers the database file, the hash chain, the recorded last entries, the ledger's rules, the prices
-        and the claims.
+        The check covers the database file, the hash chain, the recorded last entry of each data set, the ledger's
+        rules, the prices and the claims.
         """
         self._chain.verify()
 
@@ -357,19 +359,25 @@ def _require_fit(filter: Filter, epsilon: float, delta: float, whose: str) -> No
 
 
 def _require_same_users(state: DatasetState | None, fingerprint: str | None, users: object, search: str) -> None:
-    """Refuse a search that assigns the records to other users than an earlier search. No claim would cover both."""
+    """Refuse a search that assigns the records to users differently than an earlier search assigns them.
+
+    No claim would cover both searches.
+    """
     for other in state.searches if state and fingerprint is not None else ():
         known = other.details.get("users")
         if other.fingerprint == fingerprint and None not in {known, users} and known != users:
             raise BudgetRefusedError(
                 "users-differ",
-                f"Search {search!r} assigns the records of data set {other.dataset!r} to other users than search "
-                f"{other.search!r}, so no claim covers both. Use the same user column.",
+                f"Search {search!r} assigns the records of data set {other.dataset!r} to users differently than search "
+                f"{other.search!r} assigns them, so no claim covers both searches. Use the same user column.",
             )
 
 
 def _priced(pool: PoolState, trial: str, mechanism: SampledGaussian | None) -> dict[str, Any]:
-    """Return the mechanism and price that a reservation records. All machines add up the same recorded prices."""
+    """Return the mechanism and the price of a step, which the entry of a reservation records.
+
+    Because prices are recorded, all machines add up the same numbers.
+    """
     before = pool.account(trial)
     mechanism = mechanism or before.mechanism or pool.filter.only_mechanism
     if mechanism is None:

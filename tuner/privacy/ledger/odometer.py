@@ -1,7 +1,7 @@
 """Odometer: an estimate of the ε spent so far, for information.
 
 Each reading would be an upper bound of ε if the leased steps had been fixed in advance. But a search chooses its steps
-adaptively, so a reading is not a guarantee. The guarantee is the cap.
+adaptively, so a reading is not a guarantee. The cap is the guarantee.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Odometer:
-    """Odometer readings of one search, in which each record either trains or validates.
+    """Odometer readings of one search. A record is either a training record or a validation record of the search.
 
     Attributes:
         training: reading for each training record.
@@ -51,7 +51,7 @@ class Odometer:
 
 
 def read_search(search: SearchState) -> Odometer:
-    """Return the ε that one search has spent, at the δ of each pool's claim."""
+    """Return the ε that each pool of one search has spent, at the δ of the pool's claim."""
     training = _read([_Spent.of(search.training, begun=search.begun)], search.delta)
     if search.validation is None:
         return Odometer(training, None)
@@ -61,11 +61,11 @@ def read_search(search: SearchState) -> Odometer:
 def read_dataset(state: DatasetState) -> Reading:
     """Return the ε that all searches on a data set together have spent on any one record.
 
-    ε is computed at the δ of the data set's cap; without a cap, at the committed δ.
+    ε is computed at the δ of the data set's cap. If there is no cap, it is computed at the committed δ.
 
-    If all searches state the same split, a record either trains in all of them or validates in all of them. Then the
-    reading has the larger ε of the two pools. Otherwise a record may train in one search and validate in another, so
-    the reading is the composition of both pools.
+    If all searches state the same split, a record is a training record in all of them or a validation record in all of
+    them. Then the reading has the larger ε of the two pools. Otherwise a record may belong to different pools in
+    different searches, so the reading is the composition of both pools.
     """
     delta = state.cap.delta if state.cap else state.committed_delta or _DEFAULT_DELTA
     touched = [search for search in state.searches if search.touched]
@@ -77,13 +77,13 @@ def read_dataset(state: DatasetState) -> Reading:
     if len(splits) == 1 and splits != {"null"}:
         training, validation = _read(trained, delta), _read(scored, delta)
         return Reading(max(training.epsilon, validation.epsilon), max(training.delta, validation.delta))
-    # A search's claim covers training and validation records, so it counts only once.
+    # The claim of a search covers training and validation records, so each claim counts only once.
     open_scores = [replace(spent, claim=(0.0, 0.0)) for spent in scored if not spent.whole]
     return _read([*trained, *open_scores], delta)
 
 
 def read_steps(parts: Mapping[SampledGaussian, int], delta: float) -> Reading:
-    """Return the odometer reading for a number of steps of each mechanism; ε is `math.inf` if there is no bound."""
+    """Return the odometer reading for the given steps of each mechanism; ε is `math.inf` if no bound is known."""
     counted = Counter({mechanism: steps for mechanism, steps in parts.items() if steps})
     found = _composed_epsilon(tuple(_fewer(counted)), (), delta) if counted else 0.0
     return Reading(found, delta)
@@ -165,9 +165,9 @@ def _claimed(claim: tuple[float, float], grid: float) -> Any:  # noqa: ANN401 - 
 def _fewer(parts: Counter[SampledGaussian]) -> Iterable[Part]:
     """Replace groups of similar mechanisms by one mechanism each, so that at most 4 mechanisms remain.
 
-    The new mechanism has the largest sample rate and the smallest noise multiplier of its group. This can only raise ε.
-    Adding noise is post-processing. The hockey-stick divergence of a sampled step is convex in the rate and smallest at
-    rate 0, so it does not decrease with the rate.
+    The new mechanism has the largest sample rate and the smallest noise multiplier of its group, so ε cannot fall. Less
+    noise cannot lower ε, because adding noise is post-processing. A higher rate cannot lower ε, because the
+    hockey-stick divergence of a sampled step is convex in the rate and smallest at rate 0.
     """
     if len(parts) <= _MOST_MECHANISMS:
         return sorted(parts.items())
@@ -182,7 +182,10 @@ def _fewer(parts: Counter[SampledGaussian]) -> Iterable[Part]:
 
 
 def _cells(mechanisms: Iterable[SampledGaussian], ratio: float) -> Collection[list[SampledGaussian]]:
-    """Return groups of mechanisms whose sample rates and noise multipliers each differ by at most a factor `ratio`."""
+    """Group similar mechanisms.
+
+    In each group, the sample rates differ by at most the factor `ratio`, and so do the noise multipliers.
+    """
     cells: dict[tuple[int, int], list[SampledGaussian]] = {}
     for mechanism in mechanisms:
         rate = floor(log(mechanism.sample_rate) / log(ratio))

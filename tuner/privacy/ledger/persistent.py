@@ -1,4 +1,4 @@
-"""Immutable mapping that is cheap to copy with a change, for the states of the ledger."""
+"""Immutable mapping for the states of the ledger. A copy with one change is cheap."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ V = TypeVar("V")
 class Persistent(Mapping[K, V]):
     """Immutable mapping with a large part that its copies share, and a small part with recent changes.
 
-    When the small part has more than √n keys and the large part n, both are merged into a new large part. So a change
+    If the large part has n keys and the small part more than √n, both are merged into a new large part. So a change
     copies about √n keys on average. Iteration follows the order in which the keys were first set.
     """
 
@@ -44,11 +44,11 @@ class Persistent(Mapping[K, V]):
         yield from (key for key in self._recent if key not in self._shared)
 
     def items(self) -> ItemsView[K, V]:
-        """Return all (key, value) pairs. This is faster than the method of `Mapping`."""
+        """Return all (key, value) pairs. This method is faster than the inherited one."""
         return {**self._shared, **self._recent}.items()
 
     def values(self) -> ValuesView[V]:
-        """Return all values. This is faster than the method of `Mapping`."""
+        """Return all values. This method is faster than the inherited one."""
         return {**self._shared, **self._recent}.values()
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Check of a ledger's prices and claims against newly computed values."""
+"""Check that compares a ledger's prices and claims with newly computed values."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tuner.privacy.ledger.state import DatasetState, SearchState
 __all__ = ["check_prices"]
 
 _SLACK = 1e-8
-"""Allowed relative difference between a recorded and a newly computed price. Machines round differently."""
+"""Allowed relative difference between a recorded and a newly computed price. Different machines round differently."""
 
 
 def check_prices(state: DatasetState) -> None:
-    """Raise `LedgerCorruptError` if a recorded price is too low or a filter allows more than its search claims."""
+    """Raise `LedgerCorruptError` if a recorded price is too low, or a filter allows more ε than its search claims."""
     where = f"data set {state.dataset!r}"
 
     def compare(what: str, stated: int | None, now: int | None) -> None:

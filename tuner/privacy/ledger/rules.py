@@ -29,9 +29,10 @@ __all__ = ["checked_state_after", "contradiction", "state_after"]
 
 
 def checked_state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetState:
-    """Return the state of a data set after an entry from the store. `states` has all data sets before the entry.
+    """Return the state of a data set after an entry from the store.
 
-    Raise `LedgerCorruptError` if the number, the hash or the content of the entry contradicts the earlier entries.
+    `states` has the state of each data set before the entry. Raise `LedgerCorruptError` if the number, the hash or the
+    content of the entry contradicts the earlier entries.
     """
     state = states.get(entry.dataset) or DatasetState(dataset=entry.dataset)
     where = f"entry {entry.seq} of data set {entry.dataset!r}"
@@ -148,7 +149,7 @@ def _open(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> Dataset
             raise InputError(
                 "validation-claim-too-large",
                 f"The (ε, δ) for validation records must not exceed the (ε, δ) of the search, {whole!r} (got "
-                f"{claim!r}). Lower the ε or δ for validation records, or raise the search's.",
+                f"{claim!r}). Lower the ε or δ for validation records, or raise the ε or δ of the search.",
             )
     search = SearchState(
         search=data["search"],
@@ -311,7 +312,7 @@ def _reopen(state: DatasetState, search: SearchState, data: Mapping[str, Any]) -
 
 
 def _units(data: Mapping[str, Any]) -> int | None:
-    """Return the Rényi units of a search from the body of its entry; None if they are infinite."""
+    """Return a search's Rényi units, which its entry's body `data` contains; None if they are infinite."""
     units: int | None = data["units"]
     if units is not None:
         require_steps(units, minimum=0, name="units")

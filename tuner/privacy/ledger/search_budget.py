@@ -27,7 +27,7 @@ class Asked(Protocol):
 
     @property
     def sample_rate(self) -> float | None:
-        """Sample rate of the steps. None means the trial's reserved rate, or without one the search's rate."""
+        """Sample rate of the steps. None means the rate that the trial has reserved, or else the search's only rate."""
 
     @property
     def noise_multiplier(self) -> float | None:
@@ -48,7 +48,7 @@ class Reserved:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetView:
-    """Spent, reserved and remaining budget of a search, for the budget bar.
+    """Spent, reserved and remaining budget of a search. The budget bar shows it.
 
     A sealed search has spent nothing before it begins. From then on it has spent its whole budget.
 
@@ -60,7 +60,7 @@ class BudgetView:
         reserved_steps: number of steps that are reserved and not yet leased.
         left_steps: number of remaining steps; None if it depends on the mechanism.
         step_cap: total number of steps that the filter allows; None if there is no fixed number.
-        epsilon_spent: ε that the odometer reads at `delta`. This finite estimate is not a guarantee.
+        epsilon_spent: ε that the odometer reads at `delta`. This estimate is not a guarantee.
         epsilon_cap: ε of the claim, which is the guarantee.
         delta: δ of `epsilon_spent` and `epsilon_cap`.
         validation: budget for released validation scores; None if the guarantee does not cover the scores.
@@ -108,7 +108,8 @@ class SearchBudget:
     def check_scores(self, *, protected: bool) -> None:
         """Raise `LedgerError` unless `protected` says correctly whether the search has a budget for protected scores.
 
-        The ledger alone would not notice a trial that releases scores without noise, because the trial leases no score.
+        The ledger alone would not notice a trial that releases scores without noise, because such a trial leases no
+        score.
         """
         if (self._ledger.search_state(self.search).validation is not None) != protected:
             raise LedgerError(
@@ -131,7 +132,7 @@ class SearchBudget:
             )
 
     def charge_for(self, trial: str) -> LedgerCharge:
-        """Return the picklable object with which a trial leases its steps and scores."""
+        """Return the object with which a trial leases its steps and scores. It can be pickled."""
         return LedgerCharge(self._ledger.url, self.search, trial)
 
     def outstanding(self) -> dict[str, Reserved]:
@@ -198,7 +199,7 @@ class LedgerCharge:
         self._opened: tuple[int, Ledger] | None = None
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
-        """Charge `steps` steps durably, before the trial takes them. After an error it may not take any of them.
+        """Charge `steps` steps durably, before the trial takes them. After an error the trial may not take them.
 
         Raises:
             BudgetRefusedError: the trial has not reserved that many steps.

@@ -48,7 +48,7 @@ class DatasetCap:
     Attributes:
         order: order of a Rényi filter; None without one. The filter may admit a search for which the sum of the claims
             is too large. The limit on the sum and the filter each use half of δ.
-        units: budget of the Rényi filter in Rényi units; None if the filter admits nothing or there is none.
+        units: budget of the Rényi filter in Rényi units; None if there is no filter or it admits nothing.
     """
 
     epsilon: float
@@ -74,7 +74,7 @@ class TrialAccount:
         reserved: total of the steps of all reservations, including the leased steps.
         leased: steps that all attempts together have charged.
         settled: whether the trial has ended. Steps that it reserved and did not lease are then free again.
-        taken: training steps that the trial reported when it was settled; None until then.
+        taken: number of training steps that the trial reported when it was settled; None before that.
         price: Rényi units of one step, fixed by the first reservation; 0 if the filter does not count units.
         restarts: number of reservations after the first lease. An interrupted trial reserves the steps
             that it repeats.
@@ -134,11 +134,11 @@ class PoolState:
         )
 
     def account(self, trial: str) -> TrialAccount:
-        """Return the account of `trial`; an empty account before its first reservation."""
+        """Return the account of `trial`. Before the trial's first reservation, the account is empty."""
         return self.trials.get(trial, TrialAccount())
 
     def with_trial(self, trial: str, after: TrialAccount) -> PoolState:
-        """Return the pool with `after` as the account of `trial`."""
+        """Return a copy of the pool in which `after` is the account of `trial`."""
         before = self.account(trial)
         mechanism = after.mechanism
         leased, reserved = after.leased - before.leased, after.outstanding - before.outstanding
@@ -171,7 +171,7 @@ class SearchState:
         fingerprint: checksum of the data, or None.
         details: notes by the caller that opened the search.
         status: `open` or `closed`.
-        begun: whether the search is sealed and was charged as a whole.
+        begun: whether the search is sealed and has begun, so that it was charged as a whole.
         cards: (SHA-256, kind, number of the entry) of each recorded card.
         units: Rényi units of the whole search at the order of the data set's cap, computed when the claim last began to
             count; None if the cap has no order or the units are infinite.
@@ -216,7 +216,7 @@ class SearchState:
 
     @property
     def charged_whole(self) -> bool:
-        """Whether the search is sealed. It is then charged as a whole when it begins, and hides its runs."""
+        """Whether the search is sealed. A sealed search is charged as a whole when it begins, and hides its runs."""
         return self.filter.charged_whole
 
     @property
@@ -253,7 +253,7 @@ class SearchState:
 
     @property
     def counts(self) -> bool:
-        """Whether the claim counts against the cap. It does not if the search was closed before any charge."""
+        """Whether the claim counts against the cap. It does not count if the search was closed before any charge."""
         return self.status == "open" or self.touched
 
 
@@ -262,7 +262,7 @@ class Committed:
     """Exact sums over the searches whose claims count against a data set's cap.
 
     Attributes:
-        units: sum of the Rényi units of the searches, where they are not None.
+        units: sum of the searches' Rényi units. Searches whose units are None are left out.
         unbounded: number of searches whose Rényi units are None.
         unit: unit of protection, `record` or `user`; None if no search counts.
         searches: number of searches.
@@ -293,7 +293,7 @@ class DatasetState:
     """State of one data set.
 
     Attributes:
-        grants: latest share of each user who ever had a share.
+        grants: for each user who ever had a share, the share that was set last.
         by_name: searches by name, in the order in which they were opened.
         committed: sums over the searches whose claims count against the cap.
         committed_of: the same sums for each user, over the user's own searches.
@@ -333,12 +333,12 @@ class DatasetState:
         return float(found.epsilon), float(found.delta)
 
     def with_search(self, after: SearchState) -> DatasetState:
-        """Return the data set with `after` as the state of its search."""
+        """Return a copy of this state in which `after` replaces the old state of the same search."""
         before = self.by_name.get(after.search)
         committed, of = self.committed, self.committed_of
         for search, sign in ((before, -1), (after, 1)):
-            # A search is added when it begins to count, and removed when it no longer counts. In between its claim is
-            # constant.
+            # A search is added when its claim begins to count, and removed when it no longer counts. Between these
+            # two events the claim is constant.
             if search is not None and search.counts and not (before and after.counts and before.counts):
                 committed = committed.adding(search, sign)
                 of = of.with_item(search.user, of.get(search.user, Committed()).adding(search, sign))

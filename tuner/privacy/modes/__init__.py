@@ -1,4 +1,4 @@
-"""Accounting modes: what a search may show, and what it is charged for."""
+"""Accounting modes. The mode of a search decides what the search may show and what it is charged for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODES: Mapping[str, Mode] = {mode.name: mode for mode in (COMPOSITION, SELECTION
 
 
 def mode_of_charges(*, charged_whole: bool, searched_publicly: bool) -> Mode:
-    """Return the accounting mode of a search in the ledger.
+    """Return the accounting mode of a search, given how the ledger charged the search.
 
     Args:
         charged_whole: whether the search was charged as a whole when it began.

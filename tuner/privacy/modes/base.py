@@ -1,4 +1,4 @@
-"""Accounting mode: what a search may show, what it is charged for, and how the privacy card describes both."""
+"""Accounting mode. It decides what a search may show, what is charged, and how the privacy card describes both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ KEY = "A checkpoint file contains the random key of future noise, so only the mo
 """Sentence of the card: why checkpoint files are for the operator only."""
 
 KEPT = f"checkpoint files, raw logs, noise and records are for the operator only. {KEY}"
-"""Sentence of the card: what every mode keeps from analysts."""
+"""Sentence of the card: what every mode hides from analysts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,12 +22,12 @@ class Mode:
     (`tuner.runner.start.RUNNERS`).
 
     Attributes:
-        name: stable name, in experiment files and on cards.
-        runs_hidden: whether only the winner is shown. Then the search is charged as a whole, and only the operator may
-            see anything that depends on the number of its runs.
-        searches_public: whether the trials run on public records and are not charged. Then one run of the best
+        name: stable name that experiment files and cards use.
+        runs_hidden: whether only the winner is shown. If so, the search is charged as a whole, and only the operator
+            may see anything that depends on the number of its runs.
+        searches_public: whether the trials run on public records and are not charged. If so, one run of the best
             configuration is trained on the private records and charged.
-        caps: kinds of filter from which the experiment file may choose; empty if the mode fixes the kind.
+        caps: kinds of privacy filter (cap) that the experiment file may choose; empty if the mode fixes the kind.
         samplers: samplers that the mode allows; empty if it allows all.
         pruners: pruners that the mode allows; empty if it allows all.
         guarantee: what the guarantee covers, for plans and reports.
@@ -35,7 +35,7 @@ class Mode:
         covers: what the card's claim covers.
         access: which steps used the records, and when they were charged.
         released: what may be shown.
-        kept: what is kept from analysts.
+        kept: what is hidden from analysts.
         winner: meaning of the ε that the card states for the exported run alone.
         winner_row: short form of `winner`, for the table of the card's page.
         extent: what the card's numbers cover. The card replaces `{most}` by what the cap allows, and `{so_far}` by a

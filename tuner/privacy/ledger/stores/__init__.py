@@ -14,7 +14,7 @@ __all__ = ["Backend", "Store", "absolute_url", "masked", "open_store", "store_ex
 
 
 def open_store(url: str, *, create: bool) -> Store:
-    """Open the store at `url`. If there is none and `create` is true, create it first. See `Ledger.open`."""
+    """Open the store at `url`. If it does not exist and `create` is true, create it first. See `Ledger.open`."""
     return Store(_backend(url), create=create)
 
 

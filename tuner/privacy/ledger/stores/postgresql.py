@@ -184,7 +184,7 @@ class Postgres(Backend):
         if entry.kind == "open_search" and (user := entry.data["user"]) != self.user():
             raise LedgerError(
                 "ledger-other-user",
-                f"{self.user()} cannot open a search in the name of {user!r} in {self.url}. Nothing is charged. "
+                f"{self.user()} cannot open a search for the user {user!r} in {self.url}. Nothing is charged. "
                 f"Connect as {user!r}.",
             )
 
@@ -287,7 +287,7 @@ def _explain(error: DBAPIError, url: str) -> LedgerError:
         case "53300":
             code, fix = "ledger-busy", "The server has no free connection. Raise max_connections, or try again."
         case "55P03":
-            code, fix = "ledger-busy", "Another process is using the ledger. End it, or try again."
+            code, fix = "ledger-busy", "Another process is using the ledger. End that process, or try again."
         case "25006":
             code, fix = (
                 "ledger-read-only",

@@ -36,7 +36,7 @@ _GUARDS = (
 
 
 class Sqlite(Backend):
-    """Ledger in an SQLite file (WAL, synchronous=FULL). The write-ahead log is merged after every write transaction.
+    """Ledger in an SQLite file (WAL, synchronous=FULL). The -wal file is merged after every write transaction.
 
     A process that may write keeps its connection open. Closing the last connection would make SQLite merge its files,
     which takes longer than a transaction. After an error or a fork, the next transaction uses a new connection.
@@ -74,7 +74,7 @@ class Sqlite(Backend):
                 _write_draft(draft)
                 try:
                     os.link(draft, path)
-                except FileExistsError:  # another process was first; keep its ledger
+                except FileExistsError:  # another process created the ledger first; keep that one
                     return
                 parent = os.open(path.parent, os.O_RDONLY)
                 try:
@@ -253,7 +253,7 @@ def _wal(path: Path) -> Path:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Return the size and the modification time of a file; None for a missing or empty file."""
+    """Return the size and the modification time of a file, or None if the file is missing or empty."""
     try:
         found = path.stat()
     except OSError:
@@ -281,7 +281,7 @@ def _explain(error: Exception, path: Path) -> LedgerError:
             f"{_wal(path).name}, ask the ledger's owner to open the ledger once, or read a copy of both files.",
         )
     if "locked" in said or "busy" in said:
-        code, fix = "ledger-busy", "Another process is using the ledger. End it, or try again."
+        code, fix = "ledger-busy", "Another process is using the ledger. End that process, or try again."
     elif "readonly" in said or "read-only" in said:
         code, fix = "ledger-read-only", "Give this user write access to the file and its folder."
     elif "full" in said or "I/O" in said:

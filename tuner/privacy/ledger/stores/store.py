@@ -16,7 +16,7 @@ from tuner.privacy.ledger.entries import GENESIS, Entry
 __all__ = ["BUSY_SECONDS", "TABLES", "Backend", "Store", "create_tables", "masked"]
 
 _FORMAT = 1
-"""Number of the format of the tables and the entries."""
+"""Version number of the format in which tables and entries are stored."""
 
 BUSY_SECONDS = 60
 """Longest time in seconds that a writer waits for another writer."""
@@ -85,7 +85,7 @@ class Backend(ABC):
 
     @abstractmethod
     def create(self) -> None:
-        """Create an empty ledger. After an error nothing remains. If another process was faster, keep its ledger."""
+        """Create an empty ledger. After an error nothing remains. If another process was first, keep its ledger."""
 
     def open(self) -> None:  # noqa: B027 - a server needs no preparation
         """Prepare for transactions; raise `LedgerCorruptError` if the database is not a ledger."""
@@ -182,7 +182,7 @@ class Store:
 
     @staticmethod
     def heads(connection: sa.Connection) -> dict[str, tuple[int, str]]:
-        """Return the recorded (number, hash) of each data set's last entry. They reveal lost entries."""
+        """Return the recorded (number, hash) of each data set's last entry. A mismatch reveals lost entries."""
         return {name: (seq, head) for name, seq, head in connection.execute(_READ_HEADS)}
 
     def _read_id(self, connection: sa.Connection) -> str:
