@@ -25,7 +25,7 @@ class Commands(click.Group):
         return list(self.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return our command of this name, or else Ray's command, or None."""
+        """Return our command of this name. Without one, return Ray's command, or None if Ray has none either."""
         if cmd_name in RAY:
             return ray_command(cmd_name)
         return super().get_command(ctx, cmd_name)

@@ -20,7 +20,7 @@ def _answers(command: Callable[..., tuple[dict[str, Any], str]]) -> Callable[...
     The user may write these options before or after the subcommand's name.
     """
 
-    @click.option("--ledger", help="The ledger of the data.")
+    @click.option("--ledger", help="The ledger that records the data sets.")
     @json_option
     @click.pass_context
     def called(ctx: click.Context, /, ledger: str | None, as_json: bool, **arguments: Any) -> None:  # noqa: ANN401
@@ -38,7 +38,7 @@ def _answers(command: Callable[..., tuple[dict[str, Any], str]]) -> Callable[...
     default="sqlite:///runs/ledger.db",
     envvar="DP_TUNER_LEDGER",
     show_default=True,
-    help="The ledger of the data: a file, or postgresql://user@host/database.",
+    help="The ledger that records the data sets: a file, or postgresql://user@host/database.",
 )
 @json_option
 @click.pass_context
@@ -68,10 +68,11 @@ def budget_show(ledger: str, dataset: str | None) -> tuple[dict[str, Any], str]:
 @click.option(
     "--order",
     metavar="A|auto|none",
-    help="Order of a Rényi filter. The filter may admit a search that the sum of all claims would refuse. Both rules "
-    "then have half of δ each. The order cannot change while a search counts against the cap. Default: unchanged.",
+    help="Order of a Rényi privacy filter. A search may then start if the sum of all claims or this filter allows it. "
+    "The sum and the filter get half of δ each. The order cannot change while a search counts against the cap. "
+    "Default: the order does not change.",
 )
-@click.option("--new", is_flag=True, help="Accept a name that is similar to that of another data set.")
+@click.option("--new", is_flag=True, help="Accept a data set whose name is similar to the name of another data set.")
 @_answers
 def budget_set(ledger: str, **cap: Any) -> tuple[dict[str, Any], str]:  # noqa: ANN401 - arguments of set_cap
     """Set the cap of a data set. Only the data's owner should do this. The ledger keeps all earlier caps."""
@@ -121,4 +122,4 @@ def budget_report(ledger: str, dataset: str, out: Path) -> tuple[dict[str, Any],
     """Check the ledger, and write the history of one data set as a page for a data protection officer."""
     from tuner.report.budget import write_budget_report
 
-    return write_budget_report(ledger, dataset, out), f"the chain is unbroken; written to {out}"
+    return write_budget_report(ledger, dataset, out), f"the hash chain is unbroken; the page is {out}"

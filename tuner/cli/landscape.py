@@ -39,20 +39,28 @@ __all__ = ["tune_landscape"]
     type=int,
     default=20,
     show_default=True,
-    help="Gradient steps of the search from each start in the box.",
+    help="Number of gradient steps of the search, from each of its starting points in the box.",
 )
 @click.option(
-    "--restarts", type=int, default=4, show_default=True, help="Random starts in addition to the model itself."
+    "--restarts",
+    type=int,
+    default=4,
+    show_default=True,
+    help="Number of random starting points. The search also starts at the model itself.",
 )
 @click.option(
     "--extent",
     type=float,
     default=0.8,
     show_default=True,
-    help="Slices show the loss at parameters + α · direction for α in [-extent, extent].",
+    help="A slice shows the loss at θ + α · direction for α in [-extent, extent].",
 )
-@click.option("--points", type=int, default=41, show_default=True, help="Number of points on the line; must be odd.")
-@click.option("--plane", type=int, help="Also draw a plane with this number of points per side; must be odd.")
+@click.option("--points", type=int, default=41, show_default=True, help="Number of values of α; must be odd.")
+@click.option(
+    "--plane",
+    type=int,
+    help="Also plot the loss over two random directions, with this number of points per side; must be odd.",
+)
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**32 - 1),

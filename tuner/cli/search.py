@@ -63,7 +63,7 @@ def tune_resume(name: str, overrides: tuple[str, ...], storage: str, **run: Any)
     sys.exit(resume_sweep(find_sweep(Path(storage), name), overrides, RunOptions(**run)))
 
 
-@click.command("train", short_help="Train one exported configuration, charged like any run.")
+@click.command("train", short_help="Train one exported configuration. The charge is the same as for any run.")
 @file_argument
 @run_options
 @click.option("--out", type=click.Path(path_type=Path), help="Output folder (default: exports/NAME).")

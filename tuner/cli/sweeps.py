@@ -56,7 +56,7 @@ def tune_status(name: str | None, storage: str, as_json: bool) -> None:
     "--every", type=click.FloatRange(min=0.2), default=2.0, show_default=True, help="Polling interval in seconds."
 )
 def tune_watch(name: str, storage: str, every: float) -> None:
-    """Follow a sweep that runs in another process until it ends."""
+    """Show the progress of a sweep in another process, until the sweep ends."""
     from tuner.report.status import follow_sweep
     from tuner.sweep.folder import find_sweep
 
@@ -80,12 +80,12 @@ def tune_show(name: str, trial: str | None, storage: str, as_json: bool) -> None
     print_answer(values, trial_text(values), as_json=as_json)
 
 
-@click.command("sync", short_help="Upload unsent records to MLflow.")
+@click.command("sync", short_help="Upload to MLflow what it has not received yet.")
 @name_argument
 @storage_option
-@click.option("--uri", help="Upload all records to this tracking address instead of the sweep's own.")
+@click.option("--uri", help="Upload everything, to this tracking address instead of the sweep's own address.")
 def tune_sync(name: str, storage: str, uri: str | None) -> None:
-    """Upload the records of a sweep that the tracking server has not acknowledged yet."""
+    """Upload a sweep's entries for MLflow that the tracking server has not acknowledged yet."""
     from tuner.runner.commands import sync_tracking
     from tuner.sweep.folder import find_sweep
 
@@ -99,7 +99,7 @@ def tune_sync(name: str, storage: str, uri: str | None) -> None:
 @click.option("--shipped", is_flag=True, help="List only the experiments that come with the program.")
 @click.pass_context
 def tune_ls(ctx: click.Context, path: str | None, storage: str, as_json: bool, shipped: bool) -> None:
-    """List shipped experiments and sweeps. With a PATH, list the folder with Ray Tune's `ls`."""
+    """List the sweeps, and the experiments that come with the program. With a PATH, call Ray Tune's `ls` for it."""
     if path is not None:
         ctx.invoke(ray_command("ls"), experiment_path=str(Path(path).resolve()))
         return
@@ -130,7 +130,7 @@ def tune_cp(name: str, destination: str, force: bool) -> None:
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="The page to write (default: report.html in the sweep).",
+    help="The page to write (default: report.html in the sweep's folder).",
 )
 @storage_option
 def tune_report(name: str, out: Path | None, storage: str) -> None:

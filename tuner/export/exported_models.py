@@ -54,7 +54,7 @@ class Exported:
         }
 
     def module(self, *, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Return the model with its exported parameters. Raise an InputError if they do not fit these sizes."""
+        """Return the model with its exported parameters. Raise an InputError if the arguments do not fit them."""
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
@@ -92,7 +92,7 @@ def read_export(folder: Path) -> Exported:
 
     Raises:
         InputError: the folder is not an export, or the experiment file and the card name different validation splits.
-            In that case, the model may have been trained on validation records.
+            With different splits, the file's validation records may be training records of the model.
     """
     missing = [name for name in (_MODEL, _EXPERIMENT, _CARD) if not (folder / name).is_file()]
     if missing:
@@ -120,7 +120,7 @@ def read_export(folder: Path) -> Exported:
 
 
 def require_same_records(exports: Sequence[Exported], *, dataset: str | None, split: str) -> None:
-    """Raise an InputError if a model may have been trained on the records, or if the models have different records."""
+    """Raise an InputError if a model may have been trained on the records, or if the models differ in these records."""
     if split not in ("validation", "test"):
         raise InputError(
             "split-invalid",
@@ -141,7 +141,7 @@ def require_same_records(exports: Sequence[Exported], *, dataset: str | None, sp
         if len(kinds) > 1:
             raise InputError(
                 "records-differ",
-                f"The models must share their {split} records (got {' and '.join(sorted(map(str, kinds)))}). "
+                f"The models must have the same {split} records (got {' and '.join(sorted(map(str, kinds)))}). "
                 "Compare models of one data set and one split, or name a public data set with `--dataset`.",
             )
         return

@@ -56,7 +56,7 @@ def run_file(
 
 
 def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out: Path | None) -> int:
-    """Run `tune train` and return its exit code. One configuration is trained, charged like any run, and exported."""
+    """Run `tune train` and return its exit code. It trains one configuration, charges it, and exports it."""
     prepared = prepare(file, overrides, data_dir=options.data_dir)
     if not prepared.plan.private:
         raise InputError(
@@ -129,11 +129,11 @@ def _answer(ended: RunResult, options: RunOptions) -> int:
 
 
 def sync_tracking(sweep: SweepFolder, uri: str | None) -> str:
-    """Upload the records that MLflow has not acknowledged. If `uri` is given, upload all records to that address.
+    """Upload the entries that MLflow has not acknowledged. If `uri` is given, upload all entries to that address.
 
     Raises:
         InputError: the address is malformed, or the sweep is sealed and has not ended.
-        TrackingError: the server does not answer. No record is lost.
+        TrackingError: the server does not answer. No entry is lost.
     """
     from tuner.recorder.mlflow_store import absolute_uri
     from tuner.recorder.sync import send_unsent

@@ -137,7 +137,7 @@ def _chosen(study: Study, prepared: ReadySearch) -> Chosen | None:
 
 
 def _spec(prepared: ReadySearch, budget: SearchBudget | None, suggestion: Suggestion) -> TrainingSpec:
-    """Return a trial's specification. Its mechanism and score noise must be those that the ledger has reserved."""
+    """Return a trial's specification. The ledger must have reserved budget for its mechanism and its score noise."""
     from tuner.privacy.accountant.mechanism import SampledGaussian
 
     spec = training_spec(
@@ -195,7 +195,7 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
 
 
 def _with_kept_budget(stop: Stop, budget: SearchBudget | None) -> Stop:
-    """Add the unspent budget to the stop's reason if the search ended early because it found the best.
+    """Add the unspent budget to the stop's text if the search ended early because it had found the best setting.
 
     Even then, the claim is the whole cap.
     """

@@ -114,7 +114,7 @@ def _on_public_records(prepared: ReadySearch, options: RunOptions) -> ReadySearc
     if share_records(request, prepared.request):
         raise InputError(
             "public-records-private",
-            f"`search.public` holds the same records as the private data set {private.name} (got {about.name}). "
+            f"`search.public` contains the same records as the private data set {private.name} (got {about.name}). "
             "Choose a data set that everyone may see.",
         )
     return replace(prepared, request=request, about=about, plan=on_public(prepared.plan))

@@ -101,7 +101,7 @@ def _search(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: 
 
 
 def _draw_and_charge(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger) -> SealedRuns:
-    """Draw the number of runs, and charge all of them, before any record is read."""
+    """Draw the random number of runs, and charge all runs, before any record is read."""
     hidden = prepared.plan.training_filter.hidden_runs
     if hidden is None:
         raise TunerError(

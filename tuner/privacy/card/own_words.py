@@ -32,8 +32,8 @@ class CardFacts:
         max_grad_norm: clipping norm C of the winner.
         public_size: number of records from which the sample rate was computed; the number of users if the search
             protects users.
-        public_size_is_public: whether `public_size` is a public constant, as for the data sets of dp-tuner.
-        private: False for a run without a guarantee, such as a run with a seed. Such a run gets no card.
+        public_size_is_public: whether `public_size` is a public constant, as for the data sets that come with dp-tuner.
+        private: False for a run without a guarantee, such as a run with seeded noise. It gets no card.
         records_per_user: largest number of a user's records in a step; None if the search protects records.
         preprocessing: description of what was done to the data before training.
         scores: scores of the winner, by name.
@@ -107,7 +107,7 @@ def _is_word(value: object) -> bool:
 
 
 def _is_promotion(value: object) -> bool:
-    """Return whether a value is a parameter that rises within a trial, such as {promote: [1, 3]}."""
+    """Return whether a value is a parameter that rises within a trial, such as `{promote: [1, 3]}`."""
     if not (isinstance(value, Mapping) and set(value) == {"promote"}):
         return False
     levels = value["promote"]

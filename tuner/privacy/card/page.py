@@ -49,8 +49,8 @@ def render_markdown(card: Mapping[str, Any]) -> str:
         *_alarms(card["dataset_budget"]),
         "## The numbers",
         "\n".join(_numbers(card)),
-        "Numbers are rounded up to 4 significant digits. The claim and every δ are exact. The JSON file next to this "
-        "page has every digit.",
+        "Numbers are rounded upward and have 4 significant digits. The claim and every δ are exact. The JSON file next "
+        "to this page has every digit.",
         f"![The pairs of ε and δ that hold for this search; the details list them]({CURVE_FILE})",
         "Every dot is a pair (ε, δ) that holds for everything that the search may show. Each kind of protected records "
         "has its own line. The lines only guide the eye.",

@@ -40,7 +40,7 @@ def _randomness(subject: Subject) -> dict[str, Any]:
     return {
         "generator": GENERATOR,
         "seeded": False,
-        "floating_point_attack": "not covered: not mitigated in this version (Mironov 2012)",
+        "floating_point_attack": "not covered: this version does not defend against it (Mironov 2012)",
         "timing_side_channel": "not covered: step times vary; they are hidden from analysts, but not from the operator"
         + (hours if subject.search.charged_whole else ""),
     }
@@ -66,7 +66,7 @@ def _validation(subject: Subject) -> dict[str, Any]:
         "split": subject.unit.split[subject.facts.public_size_is_public],
         "key": dict(split) if split else None,
         "protected": protected,
-        "guarantee": f"covered: a score is {subject.unit.score}, plus noise, and is charged before it is drawn"
+        "guarantee": f"covered: a score is {subject.unit.score}, plus noise; it is charged before its noise is drawn"
         if protected
         else "not covered: the guarantee covers training records only",
     }
