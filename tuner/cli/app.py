@@ -18,7 +18,7 @@ __all__ = ["cli", "main"]
 
 
 class Commands(click.Group):
-    """Group of our commands and of those of Ray's own `tune` script. Only a call of Ray's commands imports Ray."""
+    """Group of our commands and of the commands in Ray's `tune` script. Only a call of a Ray command imports Ray."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return our commands in the order of the help page. Ray's commands are named in the text below this list."""

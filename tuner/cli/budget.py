@@ -15,7 +15,7 @@ __all__ = ["tune_budget"]
 
 
 def _answers(command: Callable[..., tuple[dict[str, Any], str]]) -> Callable[..., None]:
-    """Add `--ledger` and `--json` to a subcommand, and print its answer.
+    """Add `--ledger` and `--json` to a subcommand, and print the values that it returns.
 
     The user may write these options before or after the subcommand's name.
     """
@@ -53,7 +53,7 @@ def tune_budget(ctx: click.Context, ledger: str, as_json: bool) -> None:
 @click.argument("dataset", required=False)
 @_answers
 def budget_show(ledger: str, dataset: str | None) -> tuple[dict[str, Any], str]:
-    """Show one data set, or all: the cap, the committed total, the shares, and the cap and spending of each search."""
+    """Show one data set, or all: cap, committed total, the users' shares, and the cap and spending of each search."""
     from tuner.report.budget import budget_values
     from tuner.report.budget_text import budget_text
 
@@ -119,7 +119,7 @@ def budget_revoke(ledger: str, dataset: str, user: str) -> tuple[dict[str, Any],
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The HTML page to write.")
 @_answers
 def budget_report(ledger: str, dataset: str, out: Path) -> tuple[dict[str, Any], str]:
-    """Check the ledger, and write the history of one data set as a page for a data protection officer."""
+    """Check the ledger, and write an HTML page for a data protection officer: one data set's budget history."""
     from tuner.report.budget import write_budget_report
 
     return write_budget_report(ledger, dataset, out), f"the hash chain is unbroken; the page is {out}"

@@ -46,7 +46,7 @@ storage_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object to standard output.")
 local_option = click.option("--local", is_flag=True, help="Run in this process, one trial at a time, without Ray.")
 address_option = click.option("--address", help="Address of a Ray cluster (default: this machine only).")
-quiet_option = click.option("--quiet", is_flag=True, help="Print only the important lines, without a live view.")
+quiet_option = click.option("--quiet", is_flag=True, help="Print only important lines, and no live view.")
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:

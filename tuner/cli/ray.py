@@ -16,7 +16,7 @@ from tuner.errors import InputError
 __all__ = ["RAY", "ray_command"]
 
 RAY = ("list-trials", "list-experiments", "lsx", "add-note")
-"""Names of Ray's commands that our program offers. Ray's `ls` is not listed: our own `ls` calls it for a path."""
+"""Names of Ray's commands that our program offers. Ray's `ls` is missing here, because our own `ls` calls it."""
 
 _PATHS = {"list-experiments": "project_path", "lsx": "project_path", "add-note": "path"}
 

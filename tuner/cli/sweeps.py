@@ -80,12 +80,12 @@ def tune_show(name: str, trial: str | None, storage: str, as_json: bool) -> None
     print_answer(values, trial_text(values), as_json=as_json)
 
 
-@click.command("sync", short_help="Upload to MLflow what it has not received yet.")
+@click.command("sync", short_help="Upload a sweep's unsent entries to MLflow.")
 @name_argument
 @storage_option
-@click.option("--uri", help="Upload everything, to this tracking address instead of the sweep's own address.")
+@click.option("--uri", help="Upload all entries, to this tracking address instead of the sweep's own address.")
 def tune_sync(name: str, storage: str, uri: str | None) -> None:
-    """Upload a sweep's entries for MLflow that the tracking server has not acknowledged yet."""
+    """Upload those entries of a sweep that the MLflow server has not acknowledged yet."""
     from tuner.runner.commands import sync_tracking
     from tuner.sweep.folder import find_sweep
 
@@ -119,7 +119,7 @@ def tune_ls(ctx: click.Context, path: str | None, storage: str, as_json: bool, s
 @click.argument("destination", type=click.Path(), default=".")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def tune_cp(name: str, destination: str, force: bool) -> None:
-    """Copy a shipped experiment file into this folder, ready to edit."""
+    """Copy an experiment file that comes with the program into this folder, so that you can edit it."""
     from tuner.experiment.shipped_files import copy_shipped
 
     click.echo(f"wrote {copy_shipped(name, Path(destination), force=force)}")

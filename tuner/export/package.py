@@ -176,7 +176,9 @@ def _how_scored(name: str, protected: Mapping[str, float] | None) -> str:
 
 def _preprocessing(about: DatasetInfo) -> str:
     if about.path is not None:
-        return "done by the user, and assumed to use public constants only; this program then divides bytes by 255"
+        return (
+            "done by the user, and assumed to use public constants only; this program then divides byte values by 255"
+        )
     return f"public constants only, nothing learnt from the records; {about.provenance}"
 
 

@@ -57,7 +57,7 @@ def verify_card(path: Path, ledger_url: str | None) -> tuple[dict[str, Any], str
 
 
 def _require_card(path: Path) -> None:
-    """Refuse a file that is not a card. A damaged card gets the answer "no" instead."""
+    """Raise an InputError if the file is not a card. A damaged card passes; `verify` later answers "no" for it."""
     try:
         text = path.read_bytes().decode().lstrip()
     except UnicodeDecodeError:

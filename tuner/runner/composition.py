@@ -154,7 +154,7 @@ def _spec(prepared: ReadySearch, budget: SearchBudget | None, suggestion: Sugges
 
 
 def _what_it_costs(sweep: SweepFolder, prepared: ReadySearch, study: Study | None, budget: SearchBudget | None) -> str:
-    """Describe the cost of a resume. Steps and scores after the last checkpoints are repeated and charged again."""
+    """Describe what a resume costs. It repeats and recharges all steps and scores after a trial's last checkpoint."""
     if budget is None:
         return "nothing is charged; a resume continues the trials from their last checkpoints."
     if study is None:
@@ -190,14 +190,14 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
         f"{plural(again, 'charged step')} {'is' if again == 1 else 'are'} in no checkpoint, so a resume trains and "
         f"charges them again. It needs {' and '.join(needs)} beyond the reserved budget; {' and '.join(left)} "
         f"{'are' if len(left) > 1 or not left[0].startswith('1 ') else 'is'} left"
-        f"{': not enough to finish every interrupted trial.' if short else '.'}"
+        f"{', which is not enough to finish every interrupted trial.' if short else '.'}"
     )
 
 
 def _with_kept_budget(stop: Stop, budget: SearchBudget | None) -> Stop:
     """Add the unspent budget to the stop's text if the search ended early because it had found the best setting.
 
-    Even then, the claim is the whole cap.
+    The claim is still the whole cap.
     """
     if stop.reason is not StopReason.FOUND or budget is None:
         return stop

@@ -51,7 +51,8 @@ def plan_command(
     The model is built and checked. With `timing`, a few steps are also timed on random numbers, for some seconds.
 
     Returns:
-        The values of `tune plan --json`, and the error if the search does not fit the data set's cap, or None.
+        The values of `tune plan --json`, and an error or None. The error says that the search does not fit the data
+        set's cap.
     """
     prepared = prepare(file, overrides, data_dir=data_dir, need_data=False)
     check_search(prepared.experiment, prepared.plan.rungs)
@@ -101,7 +102,7 @@ def show_plan(prepared: ReadySearch, dataset: DatasetState | None, **more: Any) 
 
 
 def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
-    """Check an experiment file. Its data set need not be on this machine."""
+    """Check an experiment file. The file's data set need not be on this machine."""
     try:
         path, _ = find_file(name)
         experiment = load_experiment(path, overrides)
@@ -140,7 +141,7 @@ def _split_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tupl
     return (
         f"{other.search} used another validation split, so a training record of one search may be a validation record "
         "of the other. Where scores have no noise, no guarantee covers validation records. Use the same "
-        "`dataset.validation` as before, so that the committed total covers all training records.",
+        "`dataset.validation` as that search, so that the committed total covers all training records.",
     )
 
 

@@ -157,9 +157,9 @@ def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options:
 
 
 def _track(sweep: SweepFolder, prepared: ReadySearch, winner: SealedWinner) -> str:
-    """Upload the winner to MLflow. Return the problem if this fails, else an empty string.
+    """Upload the winner to MLflow. If the upload fails, return the problem, else an empty string.
 
-    Nothing about the sweep is uploaded before this.
+    Before this upload, MLflow receives nothing about the sweep.
     """
     from tuner.recorder.released_winner import record_winner
     from tuner.recorder.sync import send_unsent

@@ -52,7 +52,7 @@ RUNNERS: Mapping[str, Callable[[SweepFolder, ReadySearch, Ledger | None, RunOpti
 def resolved(prepared: ReadySearch) -> ReadySearch:
     """Return the search with its noise multiplier as a number and with absolute paths.
 
-    It can then be resumed from any folder.
+    The returned search can be resumed from any folder.
     """
     return replace(prepared, experiment=located(prepared.experiment.with_noise(prepared.plan.nominal.noise_multiplier)))
 
@@ -76,7 +76,7 @@ def start_sweep(
     """Create the sweep's folder and its entry in the ledger, then run the sweep.
 
     For the charged run of a public search, `sweep_id` is the run's stored id, and `public_search` contains facts about
-    the search.
+    the public search.
 
     Raises:
         BudgetRefusedError: the search does not fit the data set's cap. The folder is removed.

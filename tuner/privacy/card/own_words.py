@@ -30,8 +30,8 @@ class CardFacts:
             sealed search contains no single runs.
         parameters: hyper-parameters of the winner, as plain JSON.
         max_grad_norm: clipping norm C of the winner.
-        public_size: number of records from which the sample rate was computed; the number of users if the search
-            protects users.
+        public_size: number of records, or of users if the search protects users. The sample rate is the expected batch
+            size divided by it.
         public_size_is_public: whether `public_size` is a public constant, as for the data sets that come with dp-tuner.
         private: False for a run without a guarantee, such as a run with seeded noise. It gets no card.
         records_per_user: largest number of a user's records in a step; None if the search protects records.
@@ -77,7 +77,7 @@ class OwnWord:
     names: tuple[str, ...] | None = None
 
     def read(self, card: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
-        """Return the value on a card. Keys that are not allowed are left out.
+        """Return the value from a card. If it is a mapping, keys that are not allowed are left out.
 
         Raises:
             KeyError: the card lacks the value.

@@ -42,8 +42,8 @@ def render_markdown(card: Mapping[str, Any]) -> str:
     parts = [
         f"# Privacy card: {plain(claim['search'])}",
         f"**{_statement(claim)}.**",
-        f"**Not covered:** {'; '.join(open_ends)}; whoever runs the search (the operator is trusted); attacks on "
-        "floating-point noise and on timing.",
+        f"**Not covered:** {'; '.join(open_ends)}; what the operator sees (whoever runs the search is trusted); "
+        "attacks on floating-point noise and on timing.",
         "## What this means",
         *_meaning(card),
         *_alarms(card["dataset_budget"]),
@@ -115,7 +115,7 @@ def _extent(card: Mapping[str, Any]) -> str:
     scores = "" if card["validation_cap"] is None else f" and {counted(spent['released_scores'], 'score')}"
     so_far = (
         f"{counted(spent['leased_steps'], 'step')}{scores} in {counted(spent['trials'], 'trial')} had been charged "
-        "when this card was made. This does not lower the claim."
+        "when this card was made. The claim does not depend on these numbers."
     )
     most = allowed_text(card["training_cap"]["filter"]) + _most_scores(card)
     return mode.extent.format(most=most, so_far=so_far)

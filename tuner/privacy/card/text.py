@@ -115,7 +115,7 @@ def _split(split: Mapping[str, Any] | None) -> str:
 
 
 def other_searches_text(searches: Sequence[Mapping[str, Any]]) -> str:
-    """Return the other searches of a data set on one line."""
+    """Return one line about the data set's other searches, without the card's own search."""
     return "; ".join(_other_search(search) for search in searches) or "none"
 
 

@@ -96,7 +96,7 @@ def _of_records(subject: Subject) -> list[Assumption]:
         declared = "the experiment file declares that they are public and contain no private record"
         rows.append(("the records of the search are public", _ASSUMED, declared))
     if found.unit == "user":
-        rows.append(("the user of each record is known and correct", _ASSUMED, "the data are not checked for this"))
+        rows.append(("the user of each record is known and correct", _ASSUMED, "this is not checked"))
     scored = "test records" if found.validation is not None else "validation and test records"
     return [
         *rows,

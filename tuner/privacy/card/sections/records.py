@@ -9,7 +9,7 @@ from tuner.privacy.card.sections.section import CardSection, Field, Subject
 __all__ = ["GENERATOR", "RANDOMNESS", "RECORDS", "SCORES", "VALIDATION"]
 
 GENERATOR = "AES-256-CTR with fast key erasure, keyed by the operating system, Box-Muller in double precision"
-"""Random generator of noise, batches and augmented views in private runs, in words."""
+"""Description of the random generator that private runs use for noise, batches and augmented views."""
 
 
 def _records(subject: Subject) -> dict[str, Any]:
@@ -27,7 +27,7 @@ RECORDS = CardSection(
     title="Training records",
     value=_records,
     fields={
-        "public_size": Field("number of units used by the accounting"),
+        "public_size": Field("number of units (records or users) that the accounting uses"),
         "public_size_is_public": Field("whether this number is public"),
         "records_per_user": Field("largest number of records of one user in a step (contribution bound)"),
         "preprocessing": Field("preprocessing"),
@@ -94,7 +94,7 @@ def _scores(subject: Subject) -> dict[str, Any]:
         if subject.search.validation is not None
         else "none: validation and test scores are computed without noise, so validation and test records are not "
         "protected",
-        "label": "this sweep used the test set once; other sweeps also score on it",
+        "label": "this sweep used the test set once; other sweeps may also have used it",
     }
 
 
