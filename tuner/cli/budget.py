@@ -20,7 +20,7 @@ def _answers(command: Callable[..., tuple[dict[str, Any], str]]) -> Callable[...
     The user may write these options before or after the subcommand's name.
     """
 
-    @click.option("--ledger", help="The ledger that records the data sets.")
+    @click.option("--ledger", help="The ledger with the budgets of the data sets.")
     @json_option
     @click.pass_context
     def called(ctx: click.Context, /, ledger: str | None, as_json: bool, **arguments: Any) -> None:  # noqa: ANN401
@@ -38,7 +38,7 @@ def _answers(command: Callable[..., tuple[dict[str, Any], str]]) -> Callable[...
     default="sqlite:///runs/ledger.db",
     envvar="DP_TUNER_LEDGER",
     show_default=True,
-    help="The ledger that records the data sets: a file, or postgresql://user@host/database.",
+    help="The ledger with the budgets of the data sets: a file, or postgresql://user@host/database.",
 )
 @json_option
 @click.pass_context
@@ -70,7 +70,7 @@ def budget_show(ledger: str, dataset: str | None) -> tuple[dict[str, Any], str]:
     metavar="A|auto|none",
     help="Order of a Rényi privacy filter. A search may then start if the sum of all claims or this filter allows it. "
     "The sum and the filter get half of δ each. The order cannot change while a search counts against the cap. "
-    "Default: the order does not change.",
+    "Default: the order stays as it is.",
 )
 @click.option("--new", is_flag=True, help="Accept a data set whose name is similar to the name of another data set.")
 @_answers
@@ -90,7 +90,7 @@ def budget_set(ledger: str, **cap: Any) -> tuple[dict[str, Any], str]:  # noqa: 
 @click.option("--delta", type=float, required=True, help="Cap on the δ of all searches of this user together.")
 @_answers
 def budget_grant(ledger: str, dataset: str, user: str, epsilon: float, delta: float) -> tuple[dict[str, Any], str]:
-    """Set USER's share of a data set's cap. Once a share exists, users without one cannot start a search.
+    """Set USER's share of a data set's cap. After the first share is set, users without a share cannot start a search.
 
     If the ledger is a file, USER is an account of this machine. If it is in PostgreSQL, USER is a database role.
     """

@@ -16,7 +16,10 @@ __all__ = ["tune_landscape"]
 @click.argument("folders", nargs=-1, required=True, metavar="EXPORT_DIR...", type=click.Path(path_type=Path))
 @click.option("--public-data", is_flag=True, help="Confirm that everyone who sees the result may know the records.")
 @click.option(
-    "--split", default="validation", show_default=True, help="validation or test; the training records are never used."
+    "--split",
+    default="validation",
+    show_default=True,
+    help="Split to measure on: validation or test. The training records are never used.",
 )
 @click.option("--dataset", help="Measure on this shipped data set, on which no model was trained (needs --split test).")
 @data_option
@@ -32,7 +35,7 @@ __all__ = ["tune_landscape"]
     type=float,
     default=0.0045,
     show_default=True,
-    help="Size r of the box |z_i| ≤ r (|θ_i| + 1) around the parameters θ, in which the largest loss is searched.",
+    help="Size r of the box in which the largest loss is sought: θ + z with |z_i| ≤ r (|θ_i| + 1) around parameters θ.",
 )
 @click.option(
     "--iterations",
@@ -55,7 +58,9 @@ __all__ = ["tune_landscape"]
     show_default=True,
     help="A slice shows the loss at θ + α · direction for α in [-extent, extent].",
 )
-@click.option("--points", type=int, default=41, show_default=True, help="Number of values of α; must be odd.")
+@click.option(
+    "--points", type=int, default=41, show_default=True, help="Number of values of α in a slice; must be odd."
+)
 @click.option(
     "--plane",
     type=int,
@@ -66,10 +71,12 @@ __all__ = ["tune_landscape"]
     type=click.IntRange(0, 2**32 - 1),
     default=0,
     show_default=True,
-    help="Public seed of the random directions and starts.",
+    help="Public seed of the random directions and the random starting points.",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Output folder (default: `landscape` in the first folder)."
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Output folder (default: `landscape` inside the first exported folder).",
 )
 @json_option
 def tune_landscape(folders: tuple[Path, ...], as_json: bool, **options: Any) -> None:  # noqa: ANN401

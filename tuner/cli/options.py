@@ -50,7 +50,7 @@ quiet_option = click.option("--quiet", is_flag=True, help="Print only important 
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every command that trains."""
+    """Add the options that every training command has."""
     for option in (json_option, quiet_option, local_option, data_option, set_option):
         command = option(command)
     return command

@@ -39,7 +39,7 @@ def tune_init(path: str, force: bool) -> None:
 @click.option("--resume", is_flag=True, help="Resume the newest sweep of this experiment.")
 @click.option("--dry-run", is_flag=True, help="Check everything and print the plan, but start nothing.")
 def tune_run(file: str, overrides: tuple[str, ...], resume: bool, dry_run: bool, **run: Any) -> None:  # noqa: ANN401
-    """Run a search. FILE is a path or the name of a shipped experiment (see `ls`)."""
+    """Run a search. FILE is a path or the name of a shipped experiment (`tune ls` lists them)."""
     from tuner.runner.commands import RunOptions, run_file
 
     sys.exit(run_file(file, overrides, RunOptions(**run), resume=resume, dry_run=dry_run))

@@ -29,7 +29,7 @@ __all__ = [
 def tune_stop(name: str, storage: str) -> None:
     """Ask a running sweep to stop: running trials finish, no new trial starts, and the unspent budget is kept.
 
-    A stopped sealed search releases nothing, but it stays charged. `tune resume` completes it.
+    A stopped sealed search releases nothing, but it stays charged. `tune resume` completes the search.
     """
     from tuner.sweep.folder import find_sweep
     from tuner.sweep.status import request_stop

@@ -57,7 +57,9 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial) -> 
     if best.why:
         head += f"# Chosen: {best.why}.\n"
         if best.by == "score":
-            head += "# A new training may score lower. `tune export --by curve` chooses by the fitted curve instead.\n"
+            head += (
+                "# A new training run may score lower. `tune export --by curve` chooses by the fitted curve instead.\n"
+            )
     return head + dump(values)
 
 

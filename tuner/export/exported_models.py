@@ -27,7 +27,7 @@ _MODEL, _EXPERIMENT, _CARD = "model.safetensors", "experiment.yaml", "privacy_ca
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """A folder of `tune export`: a model, its configuration and its privacy card."""
+    """Folder that `tune export` wrote: a model, its configuration and its privacy card."""
 
     folder: Path
     experiment: Experiment
@@ -180,7 +180,7 @@ def require_same_shape(exports: Sequence[Exported], about: DatasetInfo, *, data_
 
 
 def records_to_measure(export: Exported, *, dataset: str | None, data_dir: str | None) -> DatasetRequest:
-    """Return the request that loads the records to measure: from `dataset`, or by default from the model's data set."""
+    """Return the request for the records to measure on. If `dataset` is None, they come from the model's data set."""
     own = export.experiment.dataset_request(data_dir)
     if dataset is None or dataset == own.name:
         return own

@@ -1,4 +1,4 @@
-"""The trial that is exported: the winner of an open search, or the released run of a sealed one."""
+"""The trial that is exported: the winner of an open search, or the released run of a sealed search."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _released_run(sweep: SweepFolder, charged: SearchState, by: By | None) -> Ex
 
 
 def require_charged(charged: SearchState, trial: str, number: int | None, steps: int) -> None:
-    """Raise a TunerError for a trial with more steps than the ledger was charged for."""
+    """Raise a TunerError if a trial has more steps than are charged for it in the ledger."""
     leased = charged.trials[trial].leased if trial in charged.trials else 0
     if leased < steps:
         raise TunerError(

@@ -40,7 +40,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     """Write the winning trial of an ended sweep into a folder, and issue its privacy card.
 
     Files with the same names in the folder are replaced. The first export of a sweep scores the test set and keeps the
-    score in the sweep's folder. Later exports reuse it. `tuner.sweep.winner` explains the rule `by`.
+    score in the sweep's folder. Later exports reuse this score. `tuner.sweep.winner` explains the rule `by`.
 
     Returns:
         The values of `tune export --json`. ``protected`` is the (ε, δ) of the validation scores, or None if they have
@@ -49,8 +49,8 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     Raises:
         InputError: the sweep was not private, has not ended or has no complete trial; or `by` is ``curve`` and the
             sweep has no usable curve.
-        TunerError: the winner's checkpoint is missing, or the ledger was charged for other files, for another study or
-            for other data. Nothing was written.
+        TunerError: the winner's checkpoint is missing, or the charge in the ledger belongs to other files, to another
+            study or to other data. Nothing was written.
     """
     from trainables.data import check_present, info
     from tuner.privacy.card.card import build_card, card_text, file_hash, issue_card
@@ -148,7 +148,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
 
 
 def export_text(values: dict[str, Any]) -> str:
-    """Return what `export_sweep` did as text."""
+    """Return a text that describes what `export_sweep` did."""
     number = values["trial"].get("number")
     what = "the winner" if number is None else f"trial {number}"
     lines = [f"exported {what} of {values['sweep']} to {values['folder']}"]

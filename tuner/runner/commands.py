@@ -69,7 +69,7 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
         raise InputError(
             "train-not-single",
             f"`tune train` trains one configuration, but {prepared.path} has {trials} "
-            f"trials{' over ' + ', '.join(searched) if searched else ''} and accounting {mode.name}. Use `tune "
+            f"trials{' over ' + ', '.join(searched) if searched else ''} and the mode {mode.name}. Use `tune "
             "run` to search, then `tune export`.",
         )
     check_startable(prepared)
@@ -122,7 +122,7 @@ def _resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> int:
 
 
 def _answer(ended: RunResult, options: RunOptions) -> int:
-    """Print the result as JSON if the user asked for JSON. Return the exit code in any case."""
+    """Print the result as JSON if the user asked for JSON. Always return the exit code."""
     if options.as_json:
         click.echo(json.dumps(ended.values, indent=2))
     return ended.code
@@ -141,7 +141,7 @@ def sync_tracking(sweep: SweepFolder, uri: str | None) -> str:
     if sweep.hides_runs and read_winner(sweep) is None:
         raise InputError(
             "sweep-not-finished",
-            f"The records of a sealed sweep are uploaded after it has ended, but {sweep.id} has not ended. Resume it.",
+            f"A sealed sweep is uploaded to MLflow after it has ended, but {sweep.id} has not ended. Resume it.",
         )
     if uri is not None:
         check_tracking(uri)

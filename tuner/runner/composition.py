@@ -46,8 +46,8 @@ def run_open(
 ) -> RunResult:
     """Run or resume a sweep until it ends. This process must hold the lock of the sweep's folder.
 
-    The search must be open in the ledger. If `ledger` is None, nothing is charged, and `claim` is a sentence about the
-    sweep's guarantee.
+    The ledger must already list the search as open. If `ledger` is None, nothing is charged, and `claim` is a sentence
+    about the sweep's guarantee.
 
     Raises:
         SweepInterrupted: Ctrl-C was pressed. The sweep can be resumed.
@@ -162,7 +162,7 @@ def _what_it_costs(sweep: SweepFolder, prepared: ReadySearch, study: Study | Non
     try:
         return f"all charges remain. {_paid_again(sweep, prepared, study, budget)}"
     except TunerError:  # the ledger does not answer, but the message about the interruption must be shown
-        return "all charges remain, and a resume charges the steps since a trial's last checkpoint again."
+        return "all charges remain, and a resume charges again the steps after a trial's last checkpoint."
 
 
 def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget: SearchBudget) -> str:

@@ -89,7 +89,7 @@ def plan_command(
 
 
 def show_plan(prepared: ReadySearch, dataset: DatasetState | None, **more: Any) -> None:  # noqa: ANN401 - of `plan_text`
-    """Print a search's plan and its warnings. `more` has further arguments of `tuner.report.plan_facts.plan_text`."""
+    """Print the plan and its warnings. `more` contains further arguments of `tuner.report.plan_facts.plan_text`."""
     words = plan_text(
         prepared.plan,
         source=prepared.source,
@@ -149,7 +149,7 @@ def _guess_wall_time(prepared: ReadySearch) -> float:
     """Estimate the seconds that the search takes on this machine, from a few steps on random numbers.
 
     The steps have the most expensive parameters of the search space. If the number of smoothing samples grows within a
-    trial, steps with each number are timed, and each time is weighted by its share of the trial's steps. The estimate
+    trial, steps with each number are timed, and each time is weighted by the share of such steps. The estimate
     ignores pruning, scoring, start-up (about ten seconds) and the slowdown by concurrent trials.
     """
     from trainables.timing import seconds_per_step
@@ -167,7 +167,7 @@ def _guess_wall_time(prepared: ReadySearch) -> float:
 
 
 class _MostExpensive:
-    """Suggester that always suggests the parameter values with the slowest steps."""
+    """Suggester that always suggests the parameter values with which training steps are slowest."""
 
     def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
         return high if name.startswith("smoothing") or name == "epochs" else low

@@ -110,14 +110,15 @@ def continue_sweep(sweep: SweepFolder, wanted: Experiment, options: RunOptions) 
 
 
 def ready_to_resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> ReadySearch:
-    """Return a stored search with the wanted settings. Raise an InputError if a fixed setting changed."""
+    """Return a stored search with the user's new settings. Raise an InputError if the user changed a fixed setting."""
     stored = load_experiment(sweep.experiment)
     check_same(stored, wanted)
     if stored.mode.runs_hidden and wanted.search.trials != stored.search.trials:
         raise InputError(
             "resume-changes-setting",
-            "`search.trials` of a sealed search cannot change, because the number of runs was already drawn with mean "
-            f"{stored.search.trials} (got {wanted.search.trials}). Start a new sweep. It is charged in addition.",
+            "`search.trials` of a sealed search cannot change, because the random number of runs was already "
+            f"drawn with mean {stored.search.trials} (got {wanted.search.trials}). Start a new sweep, "
+            "which is charged in addition.",
         )
     plan = plan_from(sweeps.read_json(sweep.plan), trials=wanted.search.trials)
     experiment = located(wanted.with_noise(plan.nominal.noise_multiplier))

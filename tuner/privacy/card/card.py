@@ -34,7 +34,7 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
     require_own_words(facts)
     found = state.by_name.get(facts.search)
     if found is None:
-        message = f"The ledger has no search {facts.search!r} of {state.dataset!r}. Use the search's own ledger."
+        message = f"The ledger has no search {facts.search!r} on {state.dataset!r}. Use the search's own ledger."
         raise VerificationError("card-search-unknown", message)
     if (found.unit == "user") != (facts.records_per_user is not None):
         raise InputError(

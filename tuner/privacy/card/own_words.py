@@ -161,7 +161,7 @@ For a sealed search, these are also the mechanism and the number of steps of its
 
 
 def require_own_words(facts: CardFacts) -> None:
-    """Check the operator's own words.
+    """Check the values on the card that only the operator can supply.
 
     Raises:
         VerificationError: a value is not allowed, or a name in a mapping is unknown.

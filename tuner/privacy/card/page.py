@@ -66,7 +66,7 @@ def render_markdown(card: Mapping[str, Any]) -> str:
 
 
 def _statement(claim: Mapping[str, Any]) -> str:
-    """Return the sentence of the claim, with its numbers written as "ε = …, δ = …"."""
+    """Return the sentence that states the claim. Its numbers are written as "ε = …, δ = …"."""
     exact = f"({claim['epsilon']!r}, {claim['delta']!r})-"
     return f"{epsilon_and_delta(claim['epsilon'], claim['delta'])}: {plain(claim['statement']).removeprefix(exact)}"
 

@@ -57,7 +57,7 @@ def _of_charging(subject: Subject) -> list[Assumption]:
             (
                 "configurations are drawn from a fixed distribution",
                 _ENGINE,
-                "random search with the operating system's generator; the claim accounts for a sampler that learns",
+                "random search with the operating system's generator; for a sampler that learns, the claim is larger",
             ),
             ("only the winner is released", _ASSUMED, OPERATOR_TRUST),
         ]
@@ -101,7 +101,7 @@ def _of_records(subject: Subject) -> list[Assumption]:
     return [
         *rows,
         ("preprocessing does not depend on private records", _ASSUMED, subject.facts.preprocessing),
-        ("the operator keeps checkpoints, logs, records and noise from others", _ASSUMED, OPERATOR_TRUST),
+        ("the operator hides checkpoints, logs, records and noise from others", _ASSUMED, OPERATOR_TRUST),
         ("earlier uses of these records outside this ledger", _NOT_COVERED, "the ledger cannot know about them"),
         (scored, _NOT_COVERED, "the guarantee does not cover scores on these records"),
     ]
