@@ -203,7 +203,7 @@ def _test_score(sweep: SweepFolder, best: ExportedTrial, training: PrivateTraini
         if known.get("trial") != best.id:
             raise InputError(
                 "test-set-used",
-                f"The test set is scored once for each sweep. It was scored for {known.get('trial')}, and this command "
+                f"The test set is scored once for each sweep. It was scored for {known.get('trial')}, but this command "
                 f"chooses {best.id}. Use the same `--by` as before. If you remove {path}, the test set is scored "
                 "again, and the score is biased.",
             )

@@ -35,7 +35,7 @@ def claim_curve(filter: Filter, delta: float) -> list[dict[str, float]]:
 
 
 def picture_numbers(card: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the picture's two texts that contain numbers: the label at the claimed (ε, δ), and the description."""
+    """Return the picture's two texts that contain numbers: the label of the claimed (ε, δ), and the description."""
     claim = card["claim"]
     mark = f"claimed: ε = {claim['epsilon']!r}, δ = {claim['delta']!r}"
     curves = "; ".join(
@@ -53,7 +53,7 @@ def render_svg(card: Mapping[str, Any]) -> str:
 
 @styled()
 def curve_figure(card: Mapping[str, Any]) -> Figure:
-    """Return the chart of a card: one curve for training records, one for validation records, and a mark at its (ε, δ).
+    """Return a card's chart: a curve for training records, a curve for validation records, and the claimed (ε, δ).
 
     Raises:
         KeyError: the card lacks a field.

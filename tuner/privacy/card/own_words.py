@@ -31,9 +31,9 @@ class CardFacts:
         parameters: hyper-parameters of the winner, as plain JSON.
         max_grad_norm: clipping norm C of the winner.
         public_size: number of records, or of users if the search protects users. The sample rate is the expected batch
-            size divided by it.
+            size divided by this number.
         public_size_is_public: whether `public_size` is a public constant, as for the data sets that come with dp-tuner.
-        private: False for a run without a guarantee, such as a run with seeded noise. It gets no card.
+        private: False for a run without a guarantee, such as a run with seeded noise. Such a run gets no card.
         records_per_user: largest number of a user's records in a step; None if the search protects records.
         preprocessing: description of what was done to the data before training.
         scores: scores of the winner, by name.
