@@ -18,14 +18,14 @@ __all__ = ["cli", "main"]
 
 
 class Commands(click.Group):
-    """Group of our commands and of those of Ray's own `tune` script. Only a call of Ray's commands imports Ray."""
+    """Group of our commands and of the commands in Ray's `tune` script. Only a call of a Ray command imports Ray."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return our commands in the order of the help page. Ray's commands are named in the text below this list."""
         return list(self.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return our command of this name, or else Ray's command, or None."""
+        """Return our command of this name. Without one, return Ray's command, or None if Ray has none either."""
         if cmd_name in RAY:
             return ray_command(cmd_name)
         return super().get_command(ctx, cmd_name)

@@ -15,12 +15,12 @@ __all__ = ["tune_budget"]
 
 
 def _answers(command: Callable[..., tuple[dict[str, Any], str]]) -> Callable[..., None]:
-    """Add `--ledger` and `--json` to a subcommand, and print its answer.
+    """Add `--ledger` and `--json` to a subcommand, and print the values that it returns.
 
     The user may write these options before or after the subcommand's name.
     """
 
-    @click.option("--ledger", help="The ledger of the data.")
+    @click.option("--ledger", help="The ledger with the budgets of the data sets.")
     @json_option
     @click.pass_context
     def called(ctx: click.Context, /, ledger: str | None, as_json: bool, **arguments: Any) -> None:  # noqa: ANN401
@@ -38,7 +38,7 @@ def _answers(command: Callable[..., tuple[dict[str, Any], str]]) -> Callable[...
     default="sqlite:///runs/ledger.db",
     envvar="DP_TUNER_LEDGER",
     show_default=True,
-    help="The ledger of the data: a file, or postgresql://user@host/database.",
+    help="The ledger with the budgets of the data sets: a file, or postgresql://user@host/database.",
 )
 @json_option
 @click.pass_context
@@ -53,7 +53,7 @@ def tune_budget(ctx: click.Context, ledger: str, as_json: bool) -> None:
 @click.argument("dataset", required=False)
 @_answers
 def budget_show(ledger: str, dataset: str | None) -> tuple[dict[str, Any], str]:
-    """Show one data set, or all: the cap, the committed total, the shares, and the cap and spending of each search."""
+    """Show one data set, or all: cap, committed total, the users' shares, and the cap and spending of each search."""
     from tuner.report.budget import budget_values
     from tuner.report.budget_text import budget_text
 
@@ -68,10 +68,11 @@ def budget_show(ledger: str, dataset: str | None) -> tuple[dict[str, Any], str]:
 @click.option(
     "--order",
     metavar="A|auto|none",
-    help="Order of a Rényi filter. The filter may admit a search that the sum of all claims would refuse. Both rules "
-    "then have half of δ each. The order cannot change while a search counts against the cap. Default: unchanged.",
+    help="Order of a Rényi privacy filter. A search may then start if the sum of all claims or this filter allows it. "
+    "The sum and the filter get half of δ each. The order cannot change while a search counts against the cap. "
+    "Default: the order stays as it is.",
 )
-@click.option("--new", is_flag=True, help="Accept a name that is similar to that of another data set.")
+@click.option("--new", is_flag=True, help="Accept a data set whose name is similar to the name of another data set.")
 @_answers
 def budget_set(ledger: str, **cap: Any) -> tuple[dict[str, Any], str]:  # noqa: ANN401 - arguments of set_cap
     """Set the cap of a data set. Only the data's owner should do this. The ledger keeps all earlier caps."""
@@ -89,7 +90,7 @@ def budget_set(ledger: str, **cap: Any) -> tuple[dict[str, Any], str]:  # noqa: 
 @click.option("--delta", type=float, required=True, help="Cap on the δ of all searches of this user together.")
 @_answers
 def budget_grant(ledger: str, dataset: str, user: str, epsilon: float, delta: float) -> tuple[dict[str, Any], str]:
-    """Set USER's share of a data set's cap. Once a share exists, users without one cannot start a search.
+    """Set USER's share of a data set's cap. After the first share is set, users without a share cannot start a search.
 
     If the ledger is a file, USER is an account of this machine. If it is in PostgreSQL, USER is a database role.
     """
@@ -118,7 +119,7 @@ def budget_revoke(ledger: str, dataset: str, user: str) -> tuple[dict[str, Any],
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The HTML page to write.")
 @_answers
 def budget_report(ledger: str, dataset: str, out: Path) -> tuple[dict[str, Any], str]:
-    """Check the ledger, and write the history of one data set as a page for a data protection officer."""
+    """Check the ledger, and write an HTML page for a data protection officer: one data set's budget history."""
     from tuner.report.budget import write_budget_report
 
-    return write_budget_report(ledger, dataset, out), f"the chain is unbroken; written to {out}"
+    return write_budget_report(ledger, dataset, out), f"the hash chain is unbroken; the page is {out}"

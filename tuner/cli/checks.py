@@ -32,7 +32,7 @@ def tune_verify(card: Path, ledger: str | None, as_json: bool) -> None:
 @click.command("doctor", short_help="Check the installation and suggest fixes.")
 @data_option
 @json_option
-@click.option("--fix", is_flag=True, help="Point the scripts `tune` and `dp-tune` to this program.")
+@click.option("--fix", is_flag=True, help="Change the scripts `tune` and `dp-tune` so that they start this program.")
 def tune_doctor(data_dir: str | None, as_json: bool, fix: bool) -> None:
     """Check the installation: scripts, packages, dependencies and data sets. Suggest fixes."""
     from tuner.doctor import diagnose, diagnosis_text, fix_script

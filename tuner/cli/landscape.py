@@ -16,7 +16,10 @@ __all__ = ["tune_landscape"]
 @click.argument("folders", nargs=-1, required=True, metavar="EXPORT_DIR...", type=click.Path(path_type=Path))
 @click.option("--public-data", is_flag=True, help="Confirm that everyone who sees the result may know the records.")
 @click.option(
-    "--split", default="validation", show_default=True, help="validation or test; the training records are never used."
+    "--split",
+    default="validation",
+    show_default=True,
+    help="Split to measure on: validation or test. The training records are never used.",
 )
 @click.option("--dataset", help="Measure on this shipped data set, on which no model was trained (needs --split test).")
 @data_option
@@ -32,36 +35,48 @@ __all__ = ["tune_landscape"]
     type=float,
     default=0.0045,
     show_default=True,
-    help="Size r of the box |z_i| ≤ r (|θ_i| + 1) around the parameters θ, in which the largest loss is searched.",
+    help="Size r of the box in which the largest loss is sought: θ + z with |z_i| ≤ r (|θ_i| + 1) around parameters θ.",
 )
 @click.option(
     "--iterations",
     type=int,
     default=20,
     show_default=True,
-    help="Gradient steps of the search from each start in the box.",
+    help="Number of gradient steps of the search, from each of its starting points in the box.",
 )
 @click.option(
-    "--restarts", type=int, default=4, show_default=True, help="Random starts in addition to the model itself."
+    "--restarts",
+    type=int,
+    default=4,
+    show_default=True,
+    help="Number of random starting points. The search also starts at the model itself.",
 )
 @click.option(
     "--extent",
     type=float,
     default=0.8,
     show_default=True,
-    help="Slices show the loss at parameters + α · direction for α in [-extent, extent].",
+    help="A slice shows the loss at θ + α · direction for α in [-extent, extent].",
 )
-@click.option("--points", type=int, default=41, show_default=True, help="Number of points on the line; must be odd.")
-@click.option("--plane", type=int, help="Also draw a plane with this number of points per side; must be odd.")
+@click.option(
+    "--points", type=int, default=41, show_default=True, help="Number of values of α in a slice; must be odd."
+)
+@click.option(
+    "--plane",
+    type=int,
+    help="Also plot the loss over two random directions, with this number of points per side; must be odd.",
+)
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**32 - 1),
     default=0,
     show_default=True,
-    help="Public seed of the random directions and starts.",
+    help="Public seed of the random directions and the random starting points.",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Output folder (default: `landscape` in the first folder)."
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Output folder (default: `landscape` inside the first exported folder).",
 )
 @json_option
 def tune_landscape(folders: tuple[Path, ...], as_json: bool, **options: Any) -> None:  # noqa: ANN401

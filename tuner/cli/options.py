@@ -30,7 +30,7 @@ set_option = click.option(
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Override one value of the file, for example search.trials=4. Repeatable.",
+    help="Override one value of the experiment file, for example search.trials=4. Repeatable.",
 )
 data_option = click.option(
     "--data-dir", type=click.Path(), envvar="DP_TUNER_DATA", help="Folder with the data sets (default ./data)."
@@ -46,11 +46,11 @@ storage_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object to standard output.")
 local_option = click.option("--local", is_flag=True, help="Run in this process, one trial at a time, without Ray.")
 address_option = click.option("--address", help="Address of a Ray cluster (default: this machine only).")
-quiet_option = click.option("--quiet", is_flag=True, help="Print plain lines, and only important ones.")
+quiet_option = click.option("--quiet", is_flag=True, help="Print only important lines, and no live view.")
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every command that trains."""
+    """Add the options that every training command has."""
     for option in (json_option, quiet_option, local_option, data_option, set_option):
         command = option(command)
     return command

@@ -33,10 +33,12 @@ def tune_validate(files: tuple[str, ...], overrides: tuple[str, ...]) -> None:
 @data_option
 @json_option
 @click.option(
-    "--timing/--no-timing", default=True, help="Time a few steps on random numbers, to estimate the wall time."
+    "--timing/--no-timing",
+    default=True,
+    help="Measure the time of a few steps on random numbers, to estimate the wall time.",
 )
 def tune_plan(file: str, overrides: tuple[str, ...], data_dir: str | None, as_json: bool, timing: bool) -> None:
-    """Show what a search will cost: trials, steps, ε of one trial and of all, noise, hours. Nothing is run."""
+    """Show what a search will cost: trials, steps, ε of one trial and of all trials, noise, hours. Nothing is run."""
     from tuner.runner.planning import plan_command
 
     values, refusal = plan_command(

@@ -16,7 +16,7 @@ from tuner.errors import InputError
 __all__ = ["RAY", "ray_command"]
 
 RAY = ("list-trials", "list-experiments", "lsx", "add-note")
-"""Names of Ray's commands that our program offers. Ray's `ls` is not listed: our own `ls` calls it for a path."""
+"""Names of Ray's commands that our program offers. Ray's `ls` is missing here, because our own `ls` calls it."""
 
 _PATHS = {"list-experiments": "project_path", "lsx": "project_path", "add-note": "path"}
 
@@ -42,7 +42,7 @@ def _called(name: str, callback: Callable[..., Any], **values: Any) -> None:  # 
         # Our sweeps keep no records of Ray, because these could show what our own records must hide.
         raise InputError(
             "no-ray-experiment",
-            f"{values[key]} has no files of Ray Tune for `tune {name}` to read. For a sweep of this program use: "
+            f"{values[key]} contains no files of Ray Tune, which `tune {name}` needs. For a sweep of this program use: "
             f"tune show {folder.name}",
         )
     try:
@@ -59,7 +59,7 @@ def _called(name: str, callback: Callable[..., Any], **values: Any) -> None:  # 
 
 
 def _list_experiments(folder: Path, callback: Callable[..., Any], values: dict[str, Any]) -> None:
-    """Call Ray with the folders of experiments only. Otherwise Ray would list even the artifacts of MLflow."""
+    """Let Ray list only folders of experiments. Ray itself would also list the folders of MLflow's artifacts."""
     from tuner.sweep.folder import list_sweeps
 
     ours = {sweep.root: sweep.hides_runs for sweep in list_sweeps(folder)}

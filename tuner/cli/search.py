@@ -39,7 +39,7 @@ def tune_init(path: str, force: bool) -> None:
 @click.option("--resume", is_flag=True, help="Resume the newest sweep of this experiment.")
 @click.option("--dry-run", is_flag=True, help="Check everything and print the plan, but start nothing.")
 def tune_run(file: str, overrides: tuple[str, ...], resume: bool, dry_run: bool, **run: Any) -> None:  # noqa: ANN401
-    """Run a search. FILE is a path or the name of a shipped experiment (see `ls`)."""
+    """Run a search. FILE is a path or the name of a shipped experiment (`tune ls` lists them)."""
     from tuner.runner.commands import RunOptions, run_file
 
     sys.exit(run_file(file, overrides, RunOptions(**run), resume=resume, dry_run=dry_run))
@@ -54,7 +54,7 @@ def tune_resume(name: str, overrides: tuple[str, ...], storage: str, **run: Any)
     """Resume an interrupted sweep, or extend a finished one with more trials (--set search.trials=N).
 
     The noise, the data and the cap do not change, so additional trials can only use the unspent part of the cap. With
-    `noise_multiplier: auto`, the planned trials would use the whole cap. A part is unspent if steps were not taken, for
+    `noise_multiplier: auto`, the planned trials use up the whole cap, unless some of their steps are not taken, for
     example after pruning.
     """
     from tuner.runner.commands import RunOptions, resume_sweep
@@ -63,12 +63,12 @@ def tune_resume(name: str, overrides: tuple[str, ...], storage: str, **run: Any)
     sys.exit(resume_sweep(find_sweep(Path(storage), name), overrides, RunOptions(**run)))
 
 
-@click.command("train", short_help="Train one exported configuration, charged like any run.")
+@click.command("train", short_help="Train one exported configuration, and charge this run to the ledger.")
 @file_argument
 @run_options
 @click.option("--out", type=click.Path(path_type=Path), help="Output folder (default: exports/NAME).")
 def tune_train(file: str, overrides: tuple[str, ...], out: Path | None, **run: Any) -> None:  # noqa: ANN401
-    """Train one exported configuration, charge it like any run, and export its model and privacy card."""
+    """Train one exported configuration, charge this run to the ledger, and export its model and privacy card."""
     from tuner.runner.commands import RunOptions, train_file
 
     sys.exit(train_file(file, overrides, RunOptions(**run), out=out))

@@ -29,7 +29,7 @@ __all__ = [
 def tune_stop(name: str, storage: str) -> None:
     """Ask a running sweep to stop: running trials finish, no new trial starts, and the unspent budget is kept.
 
-    A stopped sealed search releases nothing, but it stays charged. `tune resume` completes it.
+    A stopped sealed search releases nothing, but it stays charged. `tune resume` completes the search.
     """
     from tuner.sweep.folder import find_sweep
     from tuner.sweep.status import request_stop
@@ -56,7 +56,7 @@ def tune_status(name: str | None, storage: str, as_json: bool) -> None:
     "--every", type=click.FloatRange(min=0.2), default=2.0, show_default=True, help="Polling interval in seconds."
 )
 def tune_watch(name: str, storage: str, every: float) -> None:
-    """Follow a sweep that runs in another process until it ends."""
+    """Show the progress of a sweep in another process, until the sweep ends."""
     from tuner.report.status import follow_sweep
     from tuner.sweep.folder import find_sweep
 
@@ -80,12 +80,12 @@ def tune_show(name: str, trial: str | None, storage: str, as_json: bool) -> None
     print_answer(values, trial_text(values), as_json=as_json)
 
 
-@click.command("sync", short_help="Upload unsent records to MLflow.")
+@click.command("sync", short_help="Upload a sweep's unsent entries to MLflow.")
 @name_argument
 @storage_option
-@click.option("--uri", help="Upload all records to this tracking address instead of the sweep's own.")
+@click.option("--uri", help="Upload all entries, to this tracking address instead of the sweep's own address.")
 def tune_sync(name: str, storage: str, uri: str | None) -> None:
-    """Upload the records of a sweep that the tracking server has not acknowledged yet."""
+    """Upload those entries of a sweep that the MLflow server has not acknowledged yet."""
     from tuner.runner.commands import sync_tracking
     from tuner.sweep.folder import find_sweep
 
@@ -99,7 +99,7 @@ def tune_sync(name: str, storage: str, uri: str | None) -> None:
 @click.option("--shipped", is_flag=True, help="List only the experiments that come with the program.")
 @click.pass_context
 def tune_ls(ctx: click.Context, path: str | None, storage: str, as_json: bool, shipped: bool) -> None:
-    """List shipped experiments and sweeps. With a PATH, list the folder with Ray Tune's `ls`."""
+    """List the sweeps, and the experiments that come with the program. With a PATH, call Ray Tune's `ls` for it."""
     if path is not None:
         ctx.invoke(ray_command("ls"), experiment_path=str(Path(path).resolve()))
         return
@@ -119,7 +119,7 @@ def tune_ls(ctx: click.Context, path: str | None, storage: str, as_json: bool, s
 @click.argument("destination", type=click.Path(), default=".")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def tune_cp(name: str, destination: str, force: bool) -> None:
-    """Copy a shipped experiment file into this folder, ready to edit."""
+    """Copy an experiment file that comes with the program into this folder, so that you can edit it."""
     from tuner.experiment.shipped_files import copy_shipped
 
     click.echo(f"wrote {copy_shipped(name, Path(destination), force=force)}")
@@ -130,7 +130,7 @@ def tune_cp(name: str, destination: str, force: bool) -> None:
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="The page to write (default: report.html in the sweep).",
+    help="The page to write (default: report.html in the sweep's folder).",
 )
 @storage_option
 def tune_report(name: str, out: Path | None, storage: str) -> None:

@@ -1,1 +1,1 @@
-"""Export of the best trial of a sweep with its model, configuration and privacy card, and checks of an export."""
+"""Export of a sweep's best trial (model, configuration and privacy card), and the check of an export."""

@@ -19,7 +19,7 @@ __all__ = ["standalone_yaml"]
 def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial) -> str:
     """Return an experiment file with which `tune train` trains the best configuration in one trial.
 
-    Training it again is a new charge. The file's cap is the ε of that trial, rounded up to six significant digits. The
+    Training it again is a new charge. The file's cap is the ε of that trial, rounded upward to six digits. The
     file's accounting mode is composition, even if the search had another mode.
     """
     from tuner.experiment.yamlfile import dump
@@ -57,7 +57,9 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial) -> 
     if best.why:
         head += f"# Chosen: {best.why}.\n"
         if best.by == "score":
-            head += "# A new training may score less. `tune export --by curve` chooses by the fitted curve instead.\n"
+            head += (
+                "# A new training run may score lower. `tune export --by curve` chooses by the fitted curve instead.\n"
+            )
     return head + dump(values)
 
 

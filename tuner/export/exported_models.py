@@ -27,7 +27,7 @@ _MODEL, _EXPERIMENT, _CARD = "model.safetensors", "experiment.yaml", "privacy_ca
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """A folder of `tune export`: a model, its configuration and its privacy card."""
+    """Folder that `tune export` wrote: a model, its configuration and its privacy card."""
 
     folder: Path
     experiment: Experiment
@@ -54,7 +54,7 @@ class Exported:
         }
 
     def module(self, *, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Return the model with its exported parameters. Raise an InputError if they do not fit these sizes."""
+        """Return the model with its exported parameters. Raise an InputError if the arguments do not fit them."""
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
@@ -92,7 +92,7 @@ def read_export(folder: Path) -> Exported:
 
     Raises:
         InputError: the folder is not an export, or the experiment file and the card name different validation splits.
-            In that case, the model may have been trained on validation records.
+            With different splits, the file's validation records may be training records of the model.
     """
     missing = [name for name in (_MODEL, _EXPERIMENT, _CARD) if not (folder / name).is_file()]
     if missing:
@@ -120,7 +120,7 @@ def read_export(folder: Path) -> Exported:
 
 
 def require_same_records(exports: Sequence[Exported], *, dataset: str | None, split: str) -> None:
-    """Raise an InputError if a model may have been trained on the records, or if the models have different records."""
+    """Raise an InputError if a model may have been trained on the records, or if the models differ in these records."""
     if split not in ("validation", "test"):
         raise InputError(
             "split-invalid",
@@ -141,7 +141,7 @@ def require_same_records(exports: Sequence[Exported], *, dataset: str | None, sp
         if len(kinds) > 1:
             raise InputError(
                 "records-differ",
-                f"The models must share their {split} records (got {' and '.join(sorted(map(str, kinds)))}). "
+                f"The models must have the same {split} records (got {' and '.join(sorted(map(str, kinds)))}). "
                 "Compare models of one data set and one split, or name a public data set with `--dataset`.",
             )
         return
@@ -180,7 +180,7 @@ def require_same_shape(exports: Sequence[Exported], about: DatasetInfo, *, data_
 
 
 def records_to_measure(export: Exported, *, dataset: str | None, data_dir: str | None) -> DatasetRequest:
-    """Return the request that loads the records to measure: from `dataset`, or by default from the model's data set."""
+    """Return the request for the records to measure on. If `dataset` is None, they come from the model's data set."""
     own = export.experiment.dataset_request(data_dir)
     if dataset is None or dataset == own.name:
         return own

@@ -1,4 +1,4 @@
-"""The trial that is exported: the winner of an open search, or the released run of a sealed one."""
+"""The trial that is exported: the winner of an open search, or the released run of a sealed search."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class ExportedTrial:
 def trial_to_export(
     sweep: SweepFolder, experiment: Experiment, plan: Plan, charged: SearchState, by: By | None
 ) -> ExportedTrial:
-    """Return the winning trial of an ended sweep, chosen by `by` or by the default rule.
+    """Return the winning trial of an ended sweep. `by` is the rule that chooses it; None is the default rule.
 
     Raises:
         InputError: no trial is complete, or `by` is ``curve`` and the sweep has no usable curve.
-        TunerError: the trial's checkpoint is missing, or the ledger was not charged for the trial.
+        TunerError: the trial's checkpoint is missing, or the trial is not charged in the ledger.
     """
     if charged.charged_whole:
         return _released_run(sweep, charged, by)
@@ -113,7 +113,7 @@ def _released_run(sweep: SweepFolder, charged: SearchState, by: By | None) -> Ex
     if not charged.begun:
         raise TunerError(
             "search-not-charged",
-            f"The sealed sweep {sweep.id} has a winner, but its ledger was not charged. Restore its ledger from "
+            f"The sealed sweep {sweep.id} has a winner, but is not charged in its ledger. Restore the ledger from "
             "a copy.",
         )
     return ExportedTrial(
@@ -127,7 +127,7 @@ def _released_run(sweep: SweepFolder, charged: SearchState, by: By | None) -> Ex
 
 
 def require_charged(charged: SearchState, trial: str, number: int | None, steps: int) -> None:
-    """Raise a TunerError for a trial with more steps than the ledger was charged for."""
+    """Raise a TunerError if a trial has more steps than are charged for it in the ledger."""
     leased = charged.trials[trial].leased if trial in charged.trials else 0
     if leased < steps:
         raise TunerError(
@@ -138,14 +138,14 @@ def require_charged(charged: SearchState, trial: str, number: int | None, steps:
 
 
 class NoFurtherCharge:
-    """Replacement for the budget of an exported trial, all of whose steps are charged. It refuses further charges."""
+    """Object that replaces the budget while a trial is exported. It refuses every further charge."""
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
-        """Refuse the steps."""
+        """Refuse to charge steps."""
         raise TunerError("internal-error", f"An export takes no private step (asked for {steps}). Please report this.")
 
     def release(self, count: int = 1, *, noise: float) -> None:
-        """Refuse the scores."""
+        """Refuse to charge validation scores."""
         raise TunerError(
             "internal-error", f"An export releases no validation score (asked for {count}). Please report this."
         )

@@ -40,7 +40,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     """Write the winning trial of an ended sweep into a folder, and issue its privacy card.
 
     Files with the same names in the folder are replaced. The first export of a sweep scores the test set and keeps the
-    score in the sweep's folder. Later exports reuse it. `tuner.sweep.winner` explains the rule `by`.
+    score in the sweep's folder. Later exports reuse this score. `tuner.sweep.winner` explains the rule `by`.
 
     Returns:
         The values of `tune export --json`. ``protected`` is the (ε, δ) of the validation scores, or None if they have
@@ -49,8 +49,8 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     Raises:
         InputError: the sweep was not private, has not ended or has no complete trial; or `by` is ``curve`` and the
             sweep has no usable curve.
-        TunerError: the winner's checkpoint is missing, or the ledger was charged for other files, for another study or
-            for other data. Nothing was written.
+        TunerError: the winner's checkpoint is missing, or the charge in the ledger belongs to other files, to another
+            study or to other data. Nothing was written.
     """
     from trainables.data import check_present, info
     from tuner.privacy.card.card import build_card, card_text, file_hash, issue_card
@@ -72,8 +72,8 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     if plan.mode.searches_public:
         raise InputError(
             "sweep-not-private",
-            f"{sweep.id} searched on public records, so it cannot be exported. Export the run that then trained its "
-            "best configuration on the private records.",
+            f"{sweep.id} searched on public records, so it cannot be exported. Export its charged run, which trained "
+            "its best configuration on the private records.",
         )
     # The ledger comes first: without it there is no claim, and nothing is written.
     ledger = Ledger.open(experiment.ledger, create=False)
@@ -148,7 +148,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
 
 
 def export_text(values: dict[str, Any]) -> str:
-    """Return what `export_sweep` did as text."""
+    """Return a text that describes what `export_sweep` did."""
     number = values["trial"].get("number")
     what = "the winner" if number is None else f"trial {number}"
     lines = [f"exported {what} of {values['sweep']} to {values['folder']}"]
@@ -176,7 +176,9 @@ def _how_scored(name: str, protected: Mapping[str, float] | None) -> str:
 
 def _preprocessing(about: DatasetInfo) -> str:
     if about.path is not None:
-        return "done by the user, and assumed to use public constants only; this program then divides bytes by 255"
+        return (
+            "done by the user, and assumed to use public constants only; this program then divides byte values by 255"
+        )
     return f"public constants only, nothing learnt from the records; {about.provenance}"
 
 
@@ -201,7 +203,7 @@ def _test_score(sweep: SweepFolder, best: ExportedTrial, training: PrivateTraini
         if known.get("trial") != best.id:
             raise InputError(
                 "test-set-used",
-                f"The test set is scored once for each sweep. It was scored for {known.get('trial')}, and this command "
+                f"The test set is scored once for each sweep. It was scored for {known.get('trial')}, but this command "
                 f"chooses {best.id}. Use the same `--by` as before. If you remove {path}, the test set is scored "
                 "again, and the score is biased.",
             )

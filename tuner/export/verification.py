@@ -16,7 +16,8 @@ __all__ = ["verify_card"]
 def verify_card(path: Path, ledger_url: str | None) -> tuple[dict[str, Any], str]:
     """Check a card file, its page of the same name, and the picture and the exported files in its folder.
 
-    Without a URL, the experiment file in the card's folder names the ledger. Without that file, the default is used.
+    Without a URL, the experiment file in the card's folder names the ledger. Without that file, the default ledger is
+    used.
 
     Returns:
         The values of `tune verify --json`, and the report as text. If the ledger or one of the files cannot be read,
@@ -57,7 +58,7 @@ def verify_card(path: Path, ledger_url: str | None) -> tuple[dict[str, Any], str
 
 
 def _require_card(path: Path) -> None:
-    """Refuse a file that is not a card. A damaged card gets the answer "no" instead."""
+    """Raise an InputError if the file is not a card. A damaged card passes; `verify` later answers "no" for it."""
     try:
         text = path.read_bytes().decode().lstrip()
     except UnicodeDecodeError:

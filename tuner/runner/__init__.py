@@ -1,1 +1,1 @@
-"""Runner of sweeps from start to end. Each accounting mode has its own module."""
+"""Functions that run a sweep from start to end. Each accounting mode has its own module."""

@@ -56,7 +56,7 @@ def run_file(
 
 
 def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out: Path | None) -> int:
-    """Run `tune train` and return its exit code. One configuration is trained, charged like any run, and exported."""
+    """Run `tune train` and return its exit code. It trains one configuration, charges it, and exports it."""
     prepared = prepare(file, overrides, data_dir=options.data_dir)
     if not prepared.plan.private:
         raise InputError(
@@ -69,7 +69,7 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
         raise InputError(
             "train-not-single",
             f"`tune train` trains one configuration, but {prepared.path} has {trials} "
-            f"trials{' over ' + ', '.join(searched) if searched else ''} and accounting {mode.name}. Use `tune "
+            f"trials{' over ' + ', '.join(searched) if searched else ''} and the mode {mode.name}. Use `tune "
             "run` to search, then `tune export`.",
         )
     check_startable(prepared)
@@ -122,18 +122,18 @@ def _resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> int:
 
 
 def _answer(ended: RunResult, options: RunOptions) -> int:
-    """Print the result as JSON if the user asked for JSON. Return the exit code in any case."""
+    """Print the result as JSON if the user asked for JSON. Always return the exit code."""
     if options.as_json:
         click.echo(json.dumps(ended.values, indent=2))
     return ended.code
 
 
 def sync_tracking(sweep: SweepFolder, uri: str | None) -> str:
-    """Upload the records that MLflow has not acknowledged. If `uri` is given, upload all records to that address.
+    """Upload the entries that MLflow has not acknowledged. If `uri` is given, upload all entries to that address.
 
     Raises:
         InputError: the address is malformed, or the sweep is sealed and has not ended.
-        TrackingError: the server does not answer. No record is lost.
+        TrackingError: the server does not answer. No entry is lost.
     """
     from tuner.recorder.mlflow_store import absolute_uri
     from tuner.recorder.sync import send_unsent
@@ -141,7 +141,7 @@ def sync_tracking(sweep: SweepFolder, uri: str | None) -> str:
     if sweep.hides_runs and read_winner(sweep) is None:
         raise InputError(
             "sweep-not-finished",
-            f"The records of a sealed sweep are uploaded after it has ended, but {sweep.id} has not ended. Resume it.",
+            f"A sealed sweep is uploaded to MLflow after it has ended, but {sweep.id} has not ended. Resume it.",
         )
     if uri is not None:
         check_tracking(uri)

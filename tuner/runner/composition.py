@@ -46,8 +46,8 @@ def run_open(
 ) -> RunResult:
     """Run or resume a sweep until it ends. This process must hold the lock of the sweep's folder.
 
-    The search must be open in the ledger. If `ledger` is None, nothing is charged, and `claim` is a sentence about the
-    sweep's guarantee.
+    The ledger must already list the search as open. If `ledger` is None, nothing is charged, and `claim` is a sentence
+    about the sweep's guarantee.
 
     Raises:
         SweepInterrupted: Ctrl-C was pressed. The sweep can be resumed.
@@ -137,7 +137,7 @@ def _chosen(study: Study, prepared: ReadySearch) -> Chosen | None:
 
 
 def _spec(prepared: ReadySearch, budget: SearchBudget | None, suggestion: Suggestion) -> TrainingSpec:
-    """Return a trial's specification. Its mechanism and score noise must be those that the ledger has reserved."""
+    """Return a trial's specification. The ledger must have reserved budget for its mechanism and its score noise."""
     from tuner.privacy.accountant.mechanism import SampledGaussian
 
     spec = training_spec(
@@ -154,7 +154,7 @@ def _spec(prepared: ReadySearch, budget: SearchBudget | None, suggestion: Sugges
 
 
 def _what_it_costs(sweep: SweepFolder, prepared: ReadySearch, study: Study | None, budget: SearchBudget | None) -> str:
-    """Describe the cost of a resume. Steps and scores after the last checkpoints are repeated and charged again."""
+    """Describe what a resume costs. It repeats and recharges all steps and scores after a trial's last checkpoint."""
     if budget is None:
         return "nothing is charged; a resume continues the trials from their last checkpoints."
     if study is None:
@@ -162,7 +162,7 @@ def _what_it_costs(sweep: SweepFolder, prepared: ReadySearch, study: Study | Non
     try:
         return f"all charges remain. {_paid_again(sweep, prepared, study, budget)}"
     except TunerError:  # the ledger does not answer, but the message about the interruption must be shown
-        return "all charges remain, and a resume charges the steps since a trial's last checkpoint again."
+        return "all charges remain, and a resume charges again the steps after a trial's last checkpoint."
 
 
 def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget: SearchBudget) -> str:
@@ -190,14 +190,14 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
         f"{plural(again, 'charged step')} {'is' if again == 1 else 'are'} in no checkpoint, so a resume trains and "
         f"charges them again. It needs {' and '.join(needs)} beyond the reserved budget; {' and '.join(left)} "
         f"{'are' if len(left) > 1 or not left[0].startswith('1 ') else 'is'} left"
-        f"{': not enough to finish every interrupted trial.' if short else '.'}"
+        f"{', which is not enough to finish every interrupted trial.' if short else '.'}"
     )
 
 
 def _with_kept_budget(stop: Stop, budget: SearchBudget | None) -> Stop:
-    """Add the unspent budget to the stop's reason if the search ended early because it found the best.
+    """Add the unspent budget to the stop's text if the search ended early because it had found the best setting.
 
-    Even then, the claim is the whole cap.
+    The claim is still the whole cap.
     """
     if stop.reason is not StopReason.FOUND or budget is None:
         return stop

@@ -33,7 +33,7 @@ __all__ = ["LandscapeOptions", "landscape_command"]
 
 @dataclass(frozen=True, kw_only=True)
 class LandscapeOptions:
-    """Options of `tune landscape`. Its help describes each option. `split` is ``validation`` or ``test``."""
+    """Options of `tune landscape`. The command's help describes each option. `split` is ``validation`` or ``test``."""
 
     public_data: bool
     data_dir: str | None
@@ -167,7 +167,7 @@ def _notes(split: str) -> list[str]:
 
 
 def _spread(rows: torch.Tensor, count: int) -> torch.Tensor:
-    """Return at most `count` rows, evenly spread. The first rows alone may all have the same label."""
+    """Return at most `count` rows, evenly spread. The first `count` rows may all have the same label."""
     size = len(rows)
     return rows if size <= count else rows[[at * size // count for at in range(count)]]
 
@@ -208,7 +208,7 @@ def _measured(
 
 
 def _plain(surface: LossSurface) -> dict[str, Any]:
-    """Return a surface as plain JSON values; values that are not finite become null."""
+    """Return a loss surface as plain JSON values; values that are not finite become null."""
 
     def finite(value: Any) -> Any:  # noqa: ANN401 - nested lists of numbers
         if isinstance(value, list):

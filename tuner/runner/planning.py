@@ -51,7 +51,8 @@ def plan_command(
     The model is built and checked. With `timing`, a few steps are also timed on random numbers, for some seconds.
 
     Returns:
-        The values of `tune plan --json`, and the error if the search does not fit the data set's cap, or None.
+        The values of `tune plan --json`, and an error or None. The error says that the search does not fit the data
+        set's cap.
     """
     prepared = prepare(file, overrides, data_dir=data_dir, need_data=False)
     check_search(prepared.experiment, prepared.plan.rungs)
@@ -88,7 +89,7 @@ def plan_command(
 
 
 def show_plan(prepared: ReadySearch, dataset: DatasetState | None, **more: Any) -> None:  # noqa: ANN401 - of `plan_text`
-    """Print a search's plan and its warnings. `more` has further arguments of `tuner.report.plan_facts.plan_text`."""
+    """Print the plan and its warnings. `more` contains further arguments of `tuner.report.plan_facts.plan_text`."""
     words = plan_text(
         prepared.plan,
         source=prepared.source,
@@ -101,7 +102,7 @@ def show_plan(prepared: ReadySearch, dataset: DatasetState | None, **more: Any) 
 
 
 def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
-    """Check an experiment file. Its data set need not be on this machine."""
+    """Check an experiment file. The file's data set need not be on this machine."""
     try:
         path, _ = find_file(name)
         experiment = load_experiment(path, overrides)
@@ -140,7 +141,7 @@ def _split_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tupl
     return (
         f"{other.search} used another validation split, so a training record of one search may be a validation record "
         "of the other. Where scores have no noise, no guarantee covers validation records. Use the same "
-        "`dataset.validation` as before, so that the committed total covers all training records.",
+        "`dataset.validation` as that search, so that the committed total covers all training records.",
     )
 
 
@@ -148,7 +149,7 @@ def _guess_wall_time(prepared: ReadySearch) -> float:
     """Estimate the seconds that the search takes on this machine, from a few steps on random numbers.
 
     The steps have the most expensive parameters of the search space. If the number of smoothing samples grows within a
-    trial, steps with each number are timed, and each time is weighted by its share of the trial's steps. The estimate
+    trial, steps with each number are timed, and each time is weighted by the share of such steps. The estimate
     ignores pruning, scoring, start-up (about ten seconds) and the slowdown by concurrent trials.
     """
     from trainables.timing import seconds_per_step
@@ -166,7 +167,7 @@ def _guess_wall_time(prepared: ReadySearch) -> float:
 
 
 class _MostExpensive:
-    """Suggester that always suggests the parameter values with the slowest steps."""
+    """Suggester that always suggests the parameter values with which training steps are slowest."""
 
     def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
         return high if name.startswith("smoothing") or name == "epochs" else low

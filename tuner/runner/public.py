@@ -1,8 +1,8 @@
 """Public mode: a search on public records, then one charged run of the best configuration on the private records.
 
 These are two sweeps. The search is not charged. The charged run is an ordinary search of one trial with its own entry
-in the ledger. Before the charged run's folder is created, its id is written to the status file of the search, so that a
-resume finds it.
+in the ledger. Before the charged run's folder is created, the run's id is written to the search's status file, so that
+a resume finds the run.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ def run_public(prepared: ReadySearch, options: RunOptions) -> RunResult:
 
 
 def resume_public(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> RunResult:
-    """Resume a public search or its charged run. Raise an InputError if a setting changed that must stay the same."""
+    """Resume a public search or its charged run. Raise an InputError if the user changed a fixed setting."""
     with sweeps.hold(sweep):
         prepared = ready_to_resume(sweep, wanted, options)
         if sweep.charged_run and wanted.search.trials != load_experiment(sweep.experiment).search.trials:
             raise InputError(
                 "resume-changes-setting",
                 f"`search.trials` of {sweep.id} cannot be changed to {wanted.search.trials}: its best "
-                "configuration is chosen and its charged run has started. Start a new search; its charged run "
-                "is charged in addition.",
+                "configuration is chosen and its charged run has started. Start a new search. Its own charged run "
+                "is an additional charge.",
             )
         search = _on_public_records(prepared, options)
         write_resumed_sweep(sweep, prepared)
@@ -114,7 +114,7 @@ def _on_public_records(prepared: ReadySearch, options: RunOptions) -> ReadySearc
     if share_records(request, prepared.request):
         raise InputError(
             "public-records-private",
-            f"`search.public` holds the same records as the private data set {private.name} (got {about.name}). "
+            f"`search.public` contains the same records as the private data set {private.name} (got {about.name}). "
             "Choose a data set that everyone may see.",
         )
     return replace(prepared, request=request, about=about, plan=on_public(prepared.plan))
@@ -167,7 +167,9 @@ def _start_charged(
             "search.",
         )
     which = chosen.why or f"trial {best.number} was the best"
-    options.say(f"{which}; it is now trained once on the private records, and that run is charged")
+    options.say(
+        f"{which}; the chosen configuration is now trained once on the private records, and that run is charged"
+    )
     declared = experiment.search.public
     facts: dict[str, object] = {
         "dataset": search.about.name,

@@ -46,7 +46,7 @@ _ON_A_CLUSTER = "The pages and logs of a Ray cluster show the number of runs: on
 
 
 def run_sealed(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | None, options: RunOptions) -> RunResult:
-    """Run or resume a sealed sweep until its winner is released. This process must hold the lock of its folder.
+    """Run or resume a sealed sweep until its winner is released. This process must hold the folder's lock.
 
     Raises:
         SweepInterrupted: Ctrl-C or `tune stop` was used. Nothing was released, and the sweep can be resumed.
@@ -57,7 +57,8 @@ def run_sealed(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | None,
     if ledger is None:
         raise TunerError(
             "sweep-files-changed",
-            f"The plan of the sealed sweep {sweep.id} says that it is not private. Restore its files from a copy.",
+            f"The plan of the sealed sweep {sweep.id} says that the sweep is not private. Restore its "
+            "files from a copy.",
         )
     winner = read_winner(sweep) or _search(sweep, prepared, ledger, options)
     leave(ledger, sweep, over=True)
@@ -101,7 +102,7 @@ def _search(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: 
 
 
 def _draw_and_charge(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger) -> SealedRuns:
-    """Draw the number of runs, and charge all of them, before any record is read."""
+    """Draw the random number of runs, and charge all runs, before any record is read."""
     hidden = prepared.plan.training_filter.hidden_runs
     if hidden is None:
         raise TunerError(
@@ -157,9 +158,9 @@ def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options:
 
 
 def _track(sweep: SweepFolder, prepared: ReadySearch, winner: SealedWinner) -> str:
-    """Upload the winner to MLflow. Return the problem if this fails, else an empty string.
+    """Upload the winner to MLflow. If the upload fails, describe the problem, else return an empty string.
 
-    Nothing about the sweep is uploaded before this.
+    Before this upload, MLflow receives nothing about the sweep.
     """
     from tuner.recorder.released_winner import record_winner
     from tuner.recorder.sync import send_unsent
@@ -234,7 +235,7 @@ def _forget_the_hour(sweep: SweepFolder) -> None:
 
 @contextmanager
 def _hidden_output(log: Path) -> Iterator[None]:
-    """Redirect all output of models, libraries and workers to the operator's log, because it reveals the runs."""
+    """Redirect all output of models, libraries and workers to the operator's log. This output reveals the runs."""
     sys.stdout.flush()
     sys.stderr.flush()
     with open(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as hidden:

@@ -52,7 +52,7 @@ RUNNERS: Mapping[str, Callable[[SweepFolder, ReadySearch, Ledger | None, RunOpti
 def resolved(prepared: ReadySearch) -> ReadySearch:
     """Return the search with its noise multiplier as a number and with absolute paths.
 
-    It can then be resumed from any folder.
+    The returned search can be resumed from any folder.
     """
     return replace(prepared, experiment=located(prepared.experiment.with_noise(prepared.plan.nominal.noise_multiplier)))
 
@@ -76,7 +76,7 @@ def start_sweep(
     """Create the sweep's folder and its entry in the ledger, then run the sweep.
 
     For the charged run of a public search, `sweep_id` is the run's stored id, and `public_search` contains facts about
-    the search.
+    the public search.
 
     Raises:
         BudgetRefusedError: the search does not fit the data set's cap. The folder is removed.
@@ -110,14 +110,15 @@ def continue_sweep(sweep: SweepFolder, wanted: Experiment, options: RunOptions) 
 
 
 def ready_to_resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> ReadySearch:
-    """Return a stored search with the wanted settings. Raise an InputError if a fixed setting changed."""
+    """Return a stored search with the user's new settings. Raise an InputError if the user changed a fixed setting."""
     stored = load_experiment(sweep.experiment)
     check_same(stored, wanted)
     if stored.mode.runs_hidden and wanted.search.trials != stored.search.trials:
         raise InputError(
             "resume-changes-setting",
-            "`search.trials` of a sealed search cannot change, because the number of runs was already drawn with mean "
-            f"{stored.search.trials} (got {wanted.search.trials}). Start a new sweep. It is charged in addition.",
+            "`search.trials` of a sealed search cannot change, because the random number of runs was already "
+            f"drawn with mean {stored.search.trials} (got {wanted.search.trials}). Start a new sweep, "
+            "which is charged in addition.",
         )
     plan = plan_from(sweeps.read_json(sweep.plan), trials=wanted.search.trials)
     experiment = located(wanted.with_noise(plan.nominal.noise_multiplier))

@@ -34,7 +34,7 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
     require_own_words(facts)
     found = state.by_name.get(facts.search)
     if found is None:
-        message = f"Data set {state.dataset!r} of the ledger has no search {facts.search!r}. Use the search's ledger."
+        message = f"The ledger has no search {facts.search!r} on {state.dataset!r}. Use the search's own ledger."
         raise VerificationError("card-search-unknown", message)
     if (found.unit == "user") != (facts.records_per_user is not None):
         raise InputError(
@@ -68,7 +68,7 @@ def file_hash(path: Path) -> str:
 
 
 def card_text(card: Mapping[str, Any]) -> str:
-    """Return the text of a card file."""
+    """Return the text that is written into the JSON file of a card."""
     return json.dumps(card, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 

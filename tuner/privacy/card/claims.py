@@ -16,7 +16,7 @@ def budget_sentence(budget: BudgetView, *, mode: Mode = COMPOSITION, unit: str =
     """Return sentences about a search that has begun: what it claims, and what it does not claim.
 
     Args:
-        budget: budget of the search. If it has a budget for validation scores, the claim covers the scores.
+        budget: budget of the search. If it includes a budget for validation scores, the claim covers these scores.
         mode: accounting mode of the search.
         unit: unit of protection, ``record`` or ``user``.
     """

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 __all__ = ["claim_curve", "curve_figure", "picture_numbers", "render_svg"]
 
 _DELTAS = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6, 3e-7, 1e-7, 3e-8, 1e-8, 3e-9, 1e-9)
-"""The δ values of every curve."""
+"""The δ values of every curve. Each curve also has a point at the search's own δ."""
 
 _LINES: dict[str, dict[str, Any]] = {
-    "training": {"color": BLUE, "marker": "o", "label": "training records: each dot is a claim"},
+    "training": {"color": BLUE, "marker": "o", "label": "training records: each dot is a guaranteed (ε, δ)"},
     "validation": {"color": ORANGE, "marker": "s", "linestyle": "--", "label": "validation records"},
 }
 
 
 def claim_curve(filter: Filter, delta: float) -> list[dict[str, float]]:
-    """Return upper bounds of ε for a search with this filter, at the search's `delta` and at each of `_DELTAS`.
+    """Return upper bounds of ε for a search with this privacy filter, at the search's `delta` and at each of `_DELTAS`.
 
     Returns:
         Rows of ``delta`` and ``epsilon``, from the largest δ to the smallest. Rows with infinite ε are left out.
@@ -35,7 +35,7 @@ def claim_curve(filter: Filter, delta: float) -> list[dict[str, float]]:
 
 
 def picture_numbers(card: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the two texts of the picture that contain numbers: the label of the claim's mark, and the description."""
+    """Return the picture's two texts that contain numbers: the label of the claimed (ε, δ), and the description."""
     claim = card["claim"]
     mark = f"claimed: ε = {claim['epsilon']!r}, δ = {claim['delta']!r}"
     curves = "; ".join(
@@ -53,7 +53,7 @@ def render_svg(card: Mapping[str, Any]) -> str:
 
 @styled()
 def curve_figure(card: Mapping[str, Any]) -> Figure:
-    """Return the chart of a card: one curve for training records, one for validation records, and a mark at the claim.
+    """Return a card's chart: a curve for training records, a curve for validation records, and the claimed (ε, δ).
 
     Raises:
         KeyError: the card lacks a field.

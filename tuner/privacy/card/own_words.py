@@ -30,10 +30,10 @@ class CardFacts:
             sealed search contains no single runs.
         parameters: hyper-parameters of the winner, as plain JSON.
         max_grad_norm: clipping norm C of the winner.
-        public_size: number of records from which the sample rate was computed; the number of users if the search
-            protects users.
-        public_size_is_public: whether `public_size` is a public constant, as for the data sets of dp-tuner.
-        private: False for a run without a guarantee, such as a run with a seed. Such a run gets no card.
+        public_size: number of records, or of users if the search protects users. The sample rate is the expected batch
+            size divided by this number.
+        public_size_is_public: whether `public_size` is a public constant, as for the data sets that come with dp-tuner.
+        private: False for a run without a guarantee, such as a run with seeded noise. Such a run gets no card.
         records_per_user: largest number of a user's records in a step; None if the search protects records.
         preprocessing: description of what was done to the data before training.
         scores: scores of the winner, by name.
@@ -77,7 +77,7 @@ class OwnWord:
     names: tuple[str, ...] | None = None
 
     def read(self, card: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
-        """Return the value on a card. Keys that are not allowed are left out.
+        """Return the value from a card. If it is a mapping, keys that are not allowed are left out.
 
         Raises:
             KeyError: the card lacks the value.
@@ -107,7 +107,7 @@ def _is_word(value: object) -> bool:
 
 
 def _is_promotion(value: object) -> bool:
-    """Return whether a value is a parameter that rises within a trial, such as {promote: [1, 3]}."""
+    """Return whether a value is a parameter that rises within a trial, such as `{promote: [1, 3]}`."""
     if not (isinstance(value, Mapping) and set(value) == {"promote"}):
         return False
     levels = value["promote"]
@@ -161,7 +161,7 @@ For a sealed search, these are also the mechanism and the number of steps of its
 
 
 def require_own_words(facts: CardFacts) -> None:
-    """Check the operator's own words.
+    """Check the values on the card that only the operator can supply.
 
     Raises:
         VerificationError: a value is not allowed, or a name in a mapping is unknown.

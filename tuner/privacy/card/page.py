@@ -42,15 +42,15 @@ def render_markdown(card: Mapping[str, Any]) -> str:
     parts = [
         f"# Privacy card: {plain(claim['search'])}",
         f"**{_statement(claim)}.**",
-        f"**Not covered:** {'; '.join(open_ends)}; whoever runs the search (the operator is trusted); attacks on "
-        "floating-point noise and on timing.",
+        f"**Not covered:** {'; '.join(open_ends)}; what the operator sees (whoever runs the search is trusted); "
+        "attacks on floating-point noise and on timing.",
         "## What this means",
         *_meaning(card),
         *_alarms(card["dataset_budget"]),
         "## The numbers",
         "\n".join(_numbers(card)),
-        "Numbers are rounded up to 4 significant digits. The claim and every δ are exact. The JSON file next to this "
-        "page has every digit.",
+        "Numbers are rounded upward and have 4 significant digits. The claim and every δ are exact. The JSON file next "
+        "to this page has every digit.",
         f"![The pairs of ε and δ that hold for this search; the details list them]({CURVE_FILE})",
         "Every dot is a pair (ε, δ) that holds for everything that the search may show. Each kind of protected records "
         "has its own line. The lines only guide the eye.",
@@ -66,7 +66,7 @@ def render_markdown(card: Mapping[str, Any]) -> str:
 
 
 def _statement(claim: Mapping[str, Any]) -> str:
-    """Return the sentence of the claim, with its numbers written as "ε = …, δ = …"."""
+    """Return the sentence that states the claim. Its numbers are written as "ε = …, δ = …"."""
     exact = f"({claim['epsilon']!r}, {claim['delta']!r})-"
     return f"{epsilon_and_delta(claim['epsilon'], claim['delta'])}: {plain(claim['statement']).removeprefix(exact)}"
 
@@ -115,7 +115,7 @@ def _extent(card: Mapping[str, Any]) -> str:
     scores = "" if card["validation_cap"] is None else f" and {counted(spent['released_scores'], 'score')}"
     so_far = (
         f"{counted(spent['leased_steps'], 'step')}{scores} in {counted(spent['trials'], 'trial')} had been charged "
-        "when this card was made. This does not lower the claim."
+        "when this card was made. The claim does not depend on these numbers."
     )
     most = allowed_text(card["training_cap"]["filter"]) + _most_scores(card)
     return mode.extent.format(most=most, so_far=so_far)

@@ -53,7 +53,7 @@ def number(value: float) -> str:
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
-    """Return a number rounded up to `digits` significant digits."""
+    """Return a number as text, rounded upward, with `digits` significant digits."""
     if not (isinstance(value, float) and math.isfinite(value) and value > 0):
         return number(value)
     rounded = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(value))
@@ -61,13 +61,13 @@ def rounded_up(value: float, digits: int = 4) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage, rounded up to two decimals."""
+    """Return a share as a percentage, rounded upward, with two decimals."""
     # 1e-9 is larger than the rounding error of a double. Without it, that error could raise the last digit.
     return f"{math.ceil(min(share, 1.0) * 10_000 - 1e-9) / 100:.2f} %"
 
 
 def odds_factor(epsilon: float) -> str:
-    """Return e^ε, rounded up."""
+    """Return e^ε, rounded upward."""
     if epsilon > 12:
         return "more than 100000"
     found = math.exp(epsilon)
@@ -115,7 +115,7 @@ def _split(split: Mapping[str, Any] | None) -> str:
 
 
 def other_searches_text(searches: Sequence[Mapping[str, Any]]) -> str:
-    """Return the other searches of a data set on one line."""
+    """Return one line about the data set's other searches, without the card's own search."""
     return "; ".join(_other_search(search) for search in searches) or "none"
 
 

@@ -34,9 +34,9 @@ class UnitWords:
     """Phrases of a card for one unit of protection.
 
     Attributes:
-        training: name of one unit with training records.
-        validating: name of one unit with validation records.
-        either: name of one unit, for a search that protects training and validation records.
+        training: phrase for one unit that has training records.
+        validating: phrase for one unit that has validation records.
+        either: phrase for one unit of a search that protects training and validation records.
         adjacency: value of `claim.adjacency`.
         adjacency_label: description of the adjacency, in words.
         protected: who is protected, for the sentence of the claim.

@@ -28,7 +28,7 @@ def _value(subject: Subject) -> list[dict[str, str]]:
 
 def _of_steps(subject: Subject) -> list[Assumption]:
     facts, unit = subject.facts, subject.search.unit
-    public = "holds: set by the experiment file, and does not depend on a count of the records"
+    public = "holds: the experiment file sets it, and it does not depend on the number of records in the data"
     clipped = (
         "the gradients of all augmented views of a record are clipped as one vector; models that mix records are "
         "refused"
@@ -57,13 +57,17 @@ def _of_charging(subject: Subject) -> list[Assumption]:
             (
                 "configurations are drawn from a fixed distribution",
                 _ENGINE,
-                "random search with the operating system's generator; the claim accounts for a sampler that learns",
+                "random search with the operating system's generator; for a sampler that learns, the claim is larger",
             ),
             ("only the winner is released", _ASSUMED, OPERATOR_TRUST),
         ]
     else:
         rows = [
-            ("every step was charged before it was taken", _BOTH, "before each step, its charge is stored durably"),
+            (
+                "every training step was charged before it was taken",
+                _BOTH,
+                "a step's charge is stored durably before the step is taken",
+            ),
             (
                 "the charges stay within the cap",
                 _LEDGER,
@@ -77,7 +81,11 @@ def _of_charging(subject: Subject) -> list[Assumption]:
                 _ENGINE,
                 "a keyed hash of each record, or of its published index, decides its split",
             ),
-            ("every score was charged before it was drawn", _BOTH, "before each score, its charge is stored durably"),
+            (
+                "every score was charged before its noise was drawn",
+                _BOTH,
+                "a score's charge is stored durably before the score is computed",
+            ),
         ]
     return rows
 
@@ -88,14 +96,14 @@ def _of_records(subject: Subject) -> list[Assumption]:
         declared = "the experiment file declares that they are public and contain no private record"
         rows.append(("the records of the search are public", _ASSUMED, declared))
     if found.unit == "user":
-        rows.append(("the user of each record is known and correct", _ASSUMED, "the data are not checked for this"))
+        rows.append(("the user of each record is known and correct", _ASSUMED, "this is not checked"))
     scored = "test records" if found.validation is not None else "validation and test records"
     return [
         *rows,
         ("preprocessing does not depend on private records", _ASSUMED, subject.facts.preprocessing),
-        ("the operator keeps checkpoints, logs, records and noise from others", _ASSUMED, OPERATOR_TRUST),
+        ("the operator hides checkpoints, logs, records and noise from others", _ASSUMED, OPERATOR_TRUST),
         ("earlier uses of these records outside this ledger", _NOT_COVERED, "the ledger cannot know about them"),
-        (scored, _NOT_COVERED, "scores on them are outside the guarantee"),
+        (scored, _NOT_COVERED, "the guarantee does not cover scores on these records"),
     ]
 
 

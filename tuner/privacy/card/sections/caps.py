@@ -34,7 +34,7 @@ def _cap(pool: PoolState, claim: tuple[float, float], protects: str) -> dict[str
         "protects": protects,
         "epsilon": claim[0],
         "delta": delta,
-        "mechanism": "one Poisson-sampled Gaussian per step",
+        "mechanism": "one Poisson-subsampled Gaussian mechanism per training step",
         "filter": filter.body(),
         "epsilon_at_cap": filter.claim(delta),
         "discretisation_error": filter.discretisation_error(delta),
@@ -53,11 +53,11 @@ def _validation(subject: Subject) -> dict[str, Any] | None:
         return None
     return {
         **_cap(found.validation, found.validation_claim, subject.unit.validating),
-        "mechanism": f"one Gaussian per released score: {subject.unit.score}, which one {found.unit} changes by at "
-        "most 1, plus noise",
+        "mechanism": f"Gaussian noise, added to each released score. Without noise, the score is {subject.unit.score}; "
+        f"one {found.unit} changes it by at most 1",
         "noise": sorted({mechanism.noise_multiplier for mechanism in found.validation.filter.mechanisms}),
-        "joint": "a record is in only one of the two splits, and adding it moves no other record; so the larger of the "
-        "two caps holds for it, not their sum",
+        "joint": "a record is either a training or a validation record, and adding it moves no other record; so the "
+        "larger of the two caps holds for it, not the sum of the caps",
     }
 
 

@@ -71,7 +71,7 @@ CLAIM = CardSection(
         ),
         "mode": Field("how trials are charged", lambda name: _MODES.get(name, plain(name))),
         "law_of_the_number_of_runs": Field(
-            "distribution of the number of trials, which is random and hidden to lower ε"
+            "distribution of the number of trials (the number is random and hidden, so that ε is lower)"
         ),
         "accounting": Field("how ε is computed"),
     },

@@ -11,7 +11,7 @@ from tuner.privacy.card.text import settings_text
 __all__ = ["CONFIGURATION", "EXPORTED_FILES", "SCHEMA", "SCHEMA_VERSION", "VERSIONS", "WINNER"]
 
 SCHEMA_VERSION = 1
-"""Number of the card's format."""
+"""Version number of the card's format."""
 _SEALED_WINNER = "winner"
 """Id of the winner on the card of every sealed search. The real id would reveal something about the other runs."""
 _RATE_TOLERANCE = 1e-6
@@ -65,7 +65,7 @@ def _configuration(subject: Subject) -> dict[str, Any]:
 
 
 def _expected_batch(subject: Subject) -> int:
-    """Return the expected batch size: the charged sample rate times the public size, which must be a whole number."""
+    """Return the expected batch size: sample rate times public size. Refuse a size that is not a whole number."""
     rate, size = subject.winner[0].sample_rate, subject.facts.public_size
     batch = round(rate * size)
     if batch < 1 or abs(rate * size - batch) > _RATE_TOLERANCE * batch:

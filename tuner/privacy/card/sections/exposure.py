@@ -26,7 +26,7 @@ def _data_accesses(subject: Subject) -> dict[str, Any]:
     others = [other for other in subject.state.searches if other.search != found.search and other.counts]
     return {
         "this_search": subject.mode.access,
-        "scores": "validation records: each released score was charged before it was drawn"
+        "scores": "validation records: each released score was charged before its noise was drawn"
         if found.validation is not None
         else "validation records: the search may score them any number of times, outside the guarantee",
         "earlier_searches": [other.search for other in others if other.opened_seq < found.opened_seq],

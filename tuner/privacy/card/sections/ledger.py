@@ -68,7 +68,7 @@ DATASET_BUDGET = CardSection(
     value=_budget,
     fields={
         "dataset": Field("data set"),
-        "rule": Field("how the searches are added up"),
+        "rule": Field("how the costs of the searches are added up"),
         "cap": Field("cap set by the owner"),
         "committed_epsilon": Field("ε committed"),
         "committed_delta": Field("δ committed"),

@@ -9,7 +9,7 @@ from tuner.privacy.card.sections.section import CardSection, Field, Subject
 __all__ = ["GENERATOR", "RANDOMNESS", "RECORDS", "SCORES", "VALIDATION"]
 
 GENERATOR = "AES-256-CTR with fast key erasure, keyed by the operating system, Box-Muller in double precision"
-"""Random generator of noise, batches and augmented views in private runs, in words."""
+"""Description of the random generator that private runs use for noise, batches and augmented views."""
 
 
 def _records(subject: Subject) -> dict[str, Any]:
@@ -27,7 +27,7 @@ RECORDS = CardSection(
     title="Training records",
     value=_records,
     fields={
-        "public_size": Field("number of units used by the accounting"),
+        "public_size": Field("number of units (records or users) that the accounting uses"),
         "public_size_is_public": Field("whether this number is public"),
         "records_per_user": Field("largest number of records of one user in a step (contribution bound)"),
         "preprocessing": Field("preprocessing"),
@@ -40,7 +40,7 @@ def _randomness(subject: Subject) -> dict[str, Any]:
     return {
         "generator": GENERATOR,
         "seeded": False,
-        "floating_point_attack": "not covered: not mitigated in this version (Mironov 2012)",
+        "floating_point_attack": "not covered: this version does not defend against it (Mironov 2012)",
         "timing_side_channel": "not covered: step times vary; they are hidden from analysts, but not from the operator"
         + (hours if subject.search.charged_whole else ""),
     }
@@ -66,7 +66,7 @@ def _validation(subject: Subject) -> dict[str, Any]:
         "split": subject.unit.split[subject.facts.public_size_is_public],
         "key": dict(split) if split else None,
         "protected": protected,
-        "guarantee": f"covered: a score is {subject.unit.score}, plus noise, and is charged before it is drawn"
+        "guarantee": f"covered: a score is {subject.unit.score}, plus noise; it is charged before its noise is drawn"
         if protected
         else "not covered: the guarantee covers training records only",
     }
@@ -94,7 +94,7 @@ def _scores(subject: Subject) -> dict[str, Any]:
         if subject.search.validation is not None
         else "none: validation and test scores are computed without noise, so validation and test records are not "
         "protected",
-        "label": "this sweep used the test set once; other sweeps also score on it",
+        "label": "this sweep used the test set once; other sweeps may also have used it",
     }
 
 

@@ -22,7 +22,7 @@ __all__ = ["CardSection", "Field", "Subject"]
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """Subject of a card: a search, the ledger's state of its data set, and the facts that the operator supplies."""
+    """Subject of a card: a search, its data set's state in the ledger, and the facts that the operator supplies."""
 
     state: DatasetState
     search: SearchState
