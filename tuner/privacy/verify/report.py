@@ -1,4 +1,4 @@
-"""Report on a verified card: the checks and the answer."""
+"""Report on the verification of a card: the results of its checks, and the overall answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Check:
     """Result of one check of a card.
 
     Attributes:
-        name: stable name.
+        name: name of the check. It never changes.
         ok: True if the check passed; False if it failed; None if it could neither confirm nor refute the card.
         detail: the finding in words, with floats rounded to 6 digits.
         exact: the finding with all digits, for programs; None if `detail` has all digits.

@@ -195,7 +195,7 @@ class Filter(ABC):
 
     @abstractmethod
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the filter's limit in words, for the message of a refused request. `unit` is `steps` or `scores`."""
+        """Return the filter's limit in words, for the message of a refused request. `unit` is `steps` or `releases`."""
 
     @abstractmethod
     def body(self) -> dict[str, Any]:

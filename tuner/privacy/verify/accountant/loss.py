@@ -171,7 +171,7 @@ def compose_losses(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> 
 
 
 def on_grid(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> ComposedLoss:
-    """Return the composition on a grid of losses, even if a closed formula exists. So tests can compare both."""
+    """Return the composition on a grid of privacy losses, even if a closed formula exists. Tests compare the two."""
     total = sum(part.steps for part in parts)
     tail = _FAILS * delta / total
     longest = max(longest_loss(part, tail) for part in parts)
@@ -244,7 +244,7 @@ def _convolved(masses: Sequence[Masses], grid: float, tilt: float, first: int, p
 
 
 def _excess(tilted: Array, grid: float, tilt: float) -> Array:
-    """Return the values of `_Losses.excess`. Sums start at the largest loss. Blocks of losses prevent overflow."""
+    """Return the values of `_Losses.excess`. Sums start at the largest loss. Working in blocks prevents overflow."""
     block = int(min(max(300 / ((tilt + 1) * grid), 1), 4096, len(tilted)))
     rows = np.pad(np.maximum(tilted, 0.0), (0, -len(tilted) % block)).reshape(-1, block)
     found = np.zeros_like(rows)
@@ -265,7 +265,7 @@ def _log_moment(masses: Sequence[Masses], tilt: float, grid: float) -> float:
 
 
 def _search_tilt(masses: Sequence[Masses], grid: float, delta: float) -> tuple[float, float]:
-    """Return the tilt θ, and the bound of ε at `delta` from the moment of order θ (Canonne, Kamath & Steinke 2020)."""
+    """Return the tilt θ, and the bound of ε at `delta` by the moment of order θ (Canonne, Kamath & Steinke 2020)."""
     rough = [part.coarse() for part in masses]
 
     def bound(log_tilt: float) -> float:
@@ -303,7 +303,7 @@ def golden_section(function: Callable[[float], float], places: Sequence[float], 
     """Return an approximate minimiser of `function`, and the smallest value that `function` takes at `places`.
 
     The function must fall and then rise. `places` must be in ascending order. A golden-section search of `turns` steps
-    starts around the best of `places`.
+    starts around the best member of `places`.
     """
     values = [function(place) for place in places]
     best = min(range(len(values)), key=values.__getitem__)
