@@ -34,7 +34,7 @@ Its argument `coarser` multiplies the spacing of the grid of privacy losses.
 
 
 def secant(seen: list[tuple[float, float]], target: float) -> float | None:
-    """Return the x at which the line through the two (x, y) pairs `seen` has y = `target`; None if there is none."""
+    """Return the x at which the line through the two (x, y) pairs `seen` has y = `target`; None if x is not unique."""
     if len(seen) < 2 or seen[0][0] == seen[1][0] or seen[0][1] == seen[1][1]:
         return None
     (x0, y0), (x1, y1) = seen

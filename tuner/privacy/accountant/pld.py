@@ -1,4 +1,4 @@
-"""ε of composed steps by pessimistic privacy loss distributions, and the most steps or the least noise for an ε.
+"""Privacy loss distributions: ε of composed steps, and the largest number of steps or the least noise for an ε.
 
 The returned ε is an upper bound under add-or-remove-one adjacency and Poisson sampling, for four reasons:
 
@@ -15,7 +15,8 @@ The returned ε is an upper bound under add-or-remove-one adjacency and Poisson 
      up to `MAX_STEPS` and faster beyond, so more steps are refused. The margin is at least 2.4 times the measured L1
      error. Only half of that error can raise ε, and the margin is at least 4.8 times this half. The mechanisms of a
      coupon book are convolved one after another. For them the margin is at least 10 times the L1 error.
-   - Rounding of the step's hockey-stick values, measured against 40-digit values: at most 1.6e-16 each if loss > 0.
+   - Rounding of the step's hockey-stick values, measured against 40-digit values. Each error is at most 1.6e-16 at
+     losses above zero.
    Rounding may also make the masses of one step sum to less than 1. The missing mass is subtracted from δ too. The
    library replaces negative masses by zero. This adds mass, so it can only raise ε.
 """

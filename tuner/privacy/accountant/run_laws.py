@@ -79,7 +79,7 @@ class RunLaw:
         if not self.gamma < 1:
             raise InputError(
                 "run-mean-out-of-range",
-                f"The mean number of runs is too close to 1 (got {self.mean!r}). Choose a larger one, such as 20.",
+                f"The mean number of runs is too close to 1 (got {self.mean!r}). Choose a larger mean, such as 20.",
             )
 
     def _own_shape(self) -> float | None:
@@ -108,7 +108,7 @@ class RunLaw:
     def gamma(self) -> float:
         """Parameter γ of the truncated negative binomial. It solves E K = η(1−γ)/(γ(1−γ^η)), or its limit at η = 0."""
         if self.shape is None:
-            raise InputError("run-law-without-gamma", "A poisson law has no gamma. Use its mean.")
+            raise InputError("run-law-without-gamma", "A poisson law has no gamma. Use the mean of the law.")
         return _gamma(self.mean, self.shape)
 
     def pmf(self, runs: int) -> float:

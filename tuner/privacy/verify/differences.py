@@ -43,7 +43,7 @@ class Difference:
 
 
 def differences(found: object, wanted: object, path: str = "") -> Iterator[Difference]:
-    """Yield each difference between the values `found` on a card and the `wanted` values. `path` is their key."""
+    """Yield each difference between the values `found` on a card and the `wanted` values. `path` says where."""
     if isinstance(wanted, Mapping) and isinstance(found, Mapping):
         for key in sorted(wanted.keys() | found.keys()):
             inner = f"{path}.{key}" if path else str(key)

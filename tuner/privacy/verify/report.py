@@ -38,7 +38,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether every check passed."""
+        """Whether at least one check was made, and every check passed."""
         return bool(self.checks) and all(check.ok for check in self.checks)
 
     @property

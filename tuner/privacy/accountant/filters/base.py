@@ -114,7 +114,7 @@ class Filter(ABC):
         return [self.claim(delta) for delta in deltas]
 
     def discretisation_error(self, delta: float) -> float | None:
-        """Return an upper estimate of how far rounding to a grid raises the claimed ε; None if there is none."""
+        """Return an upper estimate of how far rounding of losses raises the claimed ε; None if it is unknown."""
         return None
 
     # Rényi divergence.
@@ -139,7 +139,7 @@ class Filter(ABC):
 
     @abstractmethod
     def units_at(self, order: float) -> int | None:
-        """Return an upper bound of the search's Rényi divergence at `order`, in Rényi units; None if there is none."""
+        """Return an upper bound of the search's Rényi divergence at `order`, in Rényi units; None if unknown."""
 
     # Steps, and shares of the budget.
 
@@ -150,7 +150,7 @@ class Filter(ABC):
 
     @abstractmethod
     def share(self, used: Used, *, units: int) -> float:
-        """Return the consumed share of the filter, from 0 to 1. `units` is the price of all steps in `used`."""
+        """Return the used share of the filter's limit, from 0 to 1. `units` is the price of all steps in `used`."""
 
     @abstractmethod
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:

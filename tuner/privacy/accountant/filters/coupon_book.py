@@ -49,10 +49,10 @@ class CouponBook(FixedParts):
 
     @classmethod
     def planned(cls, menu: Sequence[TrialSteps], trials: int, *, scale: float = 1.0) -> Self:
-        """Return the coupon book for `trials` full trials. All mechanisms get the same number of trials, rounded up.
+        """Return the coupon book for `trials` full-length trials. Mechanisms get equal numbers of trials, rounded up.
 
         Args:
-            menu: the choices open to a trial. Each mechanism occurs once.
+            menu: the possible choices of a trial. Each mechanism occurs once.
             trials: number of planned trials.
             scale: factor by which every quota is multiplied. The product is rounded down, but is at least 1.
         """
@@ -78,7 +78,7 @@ class CouponBook(FixedParts):
         return sum(steps * _weight(mechanism) for mechanism, steps in used.items()) / whole
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many trials fit in all quotas together: with the greatest length, and with the least length."""
+        """Return how many trials fit in all quotas together if all have the greatest length, or the least."""
         choices = {choice.mechanism: choice for choice in menu}
         least = sum(steps // choices[mechanism].longest for mechanism, steps in self.quotas)
         most = sum(steps // choices[mechanism].shortest for mechanism, steps in self.quotas)

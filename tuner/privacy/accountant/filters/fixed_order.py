@@ -23,8 +23,8 @@ class FixedOrder(Filter):
 
     Formal guarantees:
         The filter is sound for mechanisms that are chosen adaptively (Feldman & Zrnic 2021, Theorem 4.3) and run
-        concurrently (Haney et al. 2023). Suppose that a filter had several orders, and admitted a step if the budget of
-        ANY order sufficed. This filter is NOT sound: `tests/privacy/accountant/test_filters.py` has a counterexample.
+        concurrently (Haney et al. 2023). A filter with several orders is NOT sound if it admits each step for which the
+        budget of ANY order suffices. `tests/privacy/accountant/test_filters.py` has a counterexample.
 
     Args:
         order: Rényi order, within `rdp.ORDER_RANGE`.
@@ -102,7 +102,7 @@ class FixedOrder(Filter):
         return min(trials, least), min(trials, most)
 
     def cheapest(self, trials: Sequence[Part]) -> Sequence[Part]:
-        """Return the one trial whose steps have the smallest sum of Rényi divergences."""
+        """Return the trial whose steps have the smallest sum of Rényi divergences."""
         return (min(trials, key=lambda trial: trial[1] * self.price(trial[0])),)
 
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:

@@ -49,7 +49,7 @@ class TotalSteps(FixedParts):
         return max(self.step_cap - steps, 0) if mechanism == self.mechanism else 0
 
     def discretisation_error(self, delta: float) -> float:
-        """Return an upper estimate of how far rounding to a grid raises the claimed ε."""
+        """Return an upper estimate of how far rounding of losses raises the claimed ε."""
         return pld.discretisation_error(self.mechanism, self.step_cap, delta)
 
     def share(self, used: Used, *, units: int) -> float:

@@ -147,7 +147,7 @@ class Law:
             count = max(runs, ceil(2 * self.mean)) + ceil(120 / self.gamma)
         if count > _TERMS:
             raise TooLargeError(
-                f"the tail of the law of the number of runs has {count} terms, above the limit of {_TERMS}"
+                f"the law of the number of runs has a tail of {count} terms; at most {_TERMS} are allowed"
             )
         eta, drop = self.shape, log1p(-self.gamma)
         scale = -eta * log(self.gamma)
@@ -203,7 +203,7 @@ class Selection:
         self._proofs = [[proof(side) for proof in proofs] for side in (0, 1)]
 
     def epsilon(self, delta: float) -> tuple[float, float, float]:
-        """Return both bounds of the smaller ε that a proof gives at `delta`, and an upper bound of the larger ε."""
+        """Return a lower and an upper bound of the smaller proved ε at `delta`, and an upper bound of the larger."""
         # Orders that were not tried may give a slightly smaller ε, so the lower bound has a margin.
         low, high = ([self._truncated(proof, delta) for proof in proofs] for proofs in self._proofs)
         low[1:] = [found * (1 - _ORDERS_MISS) for found in low[1:]]

@@ -46,7 +46,7 @@ class Counted:
 
 
 def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str, Counted], Decimal, Decimal]:
-    """Return the searches of a data set by name, and the sum of ε and of δ that counts against the data set's cap.
+    """Return the searches of a data set by name, and the total ε and total δ that count against its cap.
 
     Args:
         entries: (kind, body) of each entry, oldest first.

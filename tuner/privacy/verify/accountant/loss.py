@@ -65,19 +65,19 @@ class Exact:
 
 @dataclass(frozen=True)
 class _Losses:
-    """Distribution of the tilted sum of all split losses in one adjacency direction, on a window of the grid.
+    """Tilted distribution of the sum of all split losses, in one adjacency direction and on a window of the grid.
 
     Attributes:
         grid: h, the distance between grid points.
         tilt: θ.
         log_moment: log E[e^{θ·sum}].
         first: first loss of the window, as a multiple of h.
-        excess: E_θ[e^{−θ(sum − y)}·(1 − e^{y − sum})₊] at each loss y of the window, where sum is the sum of the split
-            losses. δ′(y) is this value times e^{log_moment − θy}.
+        excess: E_θ[e^{−θ(sum − y)}·(1 − e^{y − sum})₊] at each loss y of the window. E_θ is the mean under this tilted
+            distribution, and sum is the sum of the split losses. δ′(y) is this value times e^{log_moment − θy}.
         spread: c. The sum of the split losses exceeds the sum of the true losses by at most c, except with probability
             `failure`.
         failure: η.
-        cut: upper bound of the probability that any step's loss is in a tail that was cut off.
+        cut: upper bound of the probability that the loss of at least one step is in a tail that was cut off.
         rounding: rounding margin, relative to the tilted mass.
     """
 
