@@ -121,7 +121,7 @@ def _compared(card: Mapping[str, Any], state: DatasetState) -> Iterator[Check]:
         name,
         ok=not wrong,
         detail="; ".join(each.detail for each in wrong)
-        or "every number and word equals that of a card built from the ledger",
+        or "every number and word is the same as on a card built from the ledger",
         exact="; ".join(each.exact for each in wrong) or None,
     )
 
@@ -130,7 +130,7 @@ def _page(card: Mapping[str, Any], page: str) -> Check:
     """Compare the page of the card with a page rendered from the card."""
     name, wanted = "card page", render_markdown(card)
     if page == wanted:
-        return Check(name, ok=True, detail="every line equals that of a page rendered from the card")
+        return Check(name, ok=True, detail="every line is the same as on a page rendered from the card")
     pairs = zip(wanted.splitlines(), page.splitlines(), strict=False)
     gives, says = next(((a, b) for a, b in pairs if a != b), ("the right end", "the same lines, but another end"))
     short_gives, short_says = clipped(gives, says)

@@ -43,7 +43,7 @@ class Report:
 
     @property
     def answer(self) -> str:
-        """`yes` if all checks passed, `no` if any failed or none was made, and `not confirmed` otherwise."""
+        """`yes` if all checks passed, `no` if any check failed or no check was made, and `not confirmed` otherwise."""
         if self.ok:
             return "yes"
         return "no" if not self.checks or any(check.ok is False for check in self.checks) else "not confirmed"
@@ -56,4 +56,4 @@ class Report:
 
 def not_judged(error: ArithmeticError) -> str:
     """Return the `detail` of a check whose computation failed."""
-    return f"not judged: the accountant cannot compute it ({type(error).__name__}: {error})"
+    return f"not judged: the accountant cannot compute this value ({type(error).__name__}: {error})"

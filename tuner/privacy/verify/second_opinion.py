@@ -70,7 +70,7 @@ def _total(budget: Mapping[str, Any], counted: tuple[float, float]) -> Check:
 
 
 def _kept(name: str, cap: Mapping[str, Any], found: Counted, claim: Mapping[str, Any]) -> Check:
-    """Check that the filter's ε is at most the cap, the cap is at most the claim, and the filter admits the charges."""
+    """Check that the filter's ε is at most the cap, the cap is at most the claim, and the filter admits all charges."""
     body = found.filters[name]
     kept = within(body, found.steps(name))
     holds = cap["epsilon_at_cap"] <= cap["epsilon"] <= claim["epsilon"] and cap["delta"] <= claim["delta"]
@@ -88,7 +88,7 @@ def _kept(name: str, cap: Mapping[str, Any], found: Counted, claim: Mapping[str,
 
 
 def _recomputed(name: str, cap: Mapping[str, Any], body: Mapping[str, Any]) -> Iterator[Check]:
-    """Recompute the filter's ε at the δ of its cap, and at each δ of the curve on the card."""
+    """Recompute the filter's ε at the cap's δ, and at each δ of the curve on the card."""
     check_name = f"independent accountant, cap of {name}"
     rows = [(float(row["delta"]), float(row["epsilon"])) for row in cap["curve"]]
     try:

@@ -20,7 +20,7 @@ from tuner.privacy.accountant.run_laws import RunLaw
 __all__ = ["UNITS", "Filter", "FixedParts", "Part", "TrialSteps", "Used"]
 
 UNITS = 10**15
-"""Number of Rényi units in a Rényi divergence of 1.
+"""Number of Rényi units that make up a Rényi divergence of 1.
 
 Prices of steps and budgets of filters are whole numbers of units, so their sums are exact. Prices are rounded up, and
 budgets are rounded down.

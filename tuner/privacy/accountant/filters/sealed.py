@@ -89,7 +89,7 @@ class Sealed(Filter):
         return trials, trials
 
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return the claim, because the search is charged as a whole."""
+        """Return the claimed ε at `delta` for any plan, because the search is charged as a whole."""
         return self.claim(delta)
 
     @property
@@ -118,7 +118,7 @@ class Sealed(Filter):
         return "sealed"
 
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return in words that single steps cannot be reserved, for the message of a refused request."""
+        """Return the limit 0 in words, for the message of a refused request. Single steps cannot be reserved."""
         return f"0 {unit}, because a sealed search is charged as a whole"
 
     def body(self) -> dict[str, Any]:

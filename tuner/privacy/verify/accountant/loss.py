@@ -39,7 +39,7 @@ _ROUNDING = 4e-15
 _WINDOW = 1e-13
 """Largest tilted mass that may be outside the window of the FFT, on each side."""
 _FAILS = 1e-4
-"""Share of δ that η may use up. The cut-off tails of all steps together may use up the same share."""
+"""Share of δ that the failure probability η may use. The cut-off tails of all steps may together use the same share."""
 GAP = 2e-3
 """Target for the distance between the lower and the upper bound of ε, as a share of ε."""
 _GOLDEN = (sqrt(5) - 1) / 2
@@ -122,7 +122,7 @@ class ComposedLoss:
 
     Attributes:
         directions: loss for removing a record and loss for adding one; a single entry if both losses are the same.
-        near: value of ε at which the search for ε starts.
+        near: value of ε at which the method `epsilon` starts its search.
     """
 
     directions: tuple[_Losses | Exact, ...]
@@ -225,7 +225,7 @@ def _direction(parts: Sequence[Part], grid: float, tail: float, delta: float, *,
 
 
 def _convolved(masses: Sequence[Masses], grid: float, tilt: float, first: int, points: int) -> Array:
-    """Return the tilted sum's masses at `points` grid points from `first` on. Mass beyond them wraps around."""
+    """Return the masses of the tilted sum at `points` grid points from `first` on. Mass outside wraps around."""
     size = _fast_size(points)
     logarithm = np.zeros(size // 2 + 1, dtype=complex)
     offset = 0
@@ -315,7 +315,7 @@ def golden_section(function: Callable[[float], float], places: Sequence[float], 
 
 
 def _under(function: Callable[[float], float], delta: float, above: float) -> float:
-    """Return an argument just below `above` at which the decreasing function exceeds `delta`; 0 if none was found."""
+    """Return an argument just below `above` at which `function` exceeds `delta`; 0 if no such argument was found."""
     share = 2 * GAP
     while share < 1:
         if function(above * (1 - share)) > delta:
@@ -325,7 +325,7 @@ def _under(function: Callable[[float], float], delta: float, above: float) -> fl
 
 
 def _crossing(function: Callable[[float], float], delta: float, low: float, high: float) -> tuple[float, float]:
-    """Return two close arguments between which the decreasing function crosses `delta`."""
+    """Return two close arguments between which `function`, which must decrease, crosses `delta`."""
     known = [log(max(function(place), 1e-300) / delta) for place in (low, high)]
     for turn in range(200):
         if high - low <= 1e-7 * high or high <= 1e-12:
