@@ -21,7 +21,7 @@ from tuner.privacy.accountant.rdp import ORDER_RANGE, ORDERS
 
 __all__ = ["best_order", "calibrate_at_order", "calibrate_composed"]
 
-# With less noise, a step's Rényi divergence is in the hundreds. No grid of losses would then suit all steps.
+# With less noise, a step's Rényi divergence is in the hundreds. Then no grid of privacy losses would suit all steps.
 _LEAST_NOISE = 0.2
 
 

@@ -307,7 +307,7 @@ def _bounds(
     def delta_of(epsilon: float) -> float:
         return max(part.delta(epsilon) for part in profiles)
 
-    # A run's divergence is at most the largest one of any configuration: e^((a−1)·D) is a mean over configurations.
+    # A run's divergence is at most the largest divergence of a configuration: e^((a−1)·D) is a mean over them.
     single = {order: max(steps * divergence(mechanism, order) for mechanism, steps in runs) for order in ORDERS}
     renyi = winner_divergences(law, single, delta_of) if ratio == (1.0, 1.0) else {}
     return _Bounds(profiles, shift_of(law, delta_of, ratio=ratio), tuple(renyi.items()))

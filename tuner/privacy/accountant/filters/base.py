@@ -154,7 +154,7 @@ class Filter(ABC):
 
     @abstractmethod
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many trials fit without pruning, in the worst and in the best case; each is at most `trials`.
+        """Return how many of `trials` trials fit without pruning: first in the worst case, then in the best case.
 
         The cases differ in what the trials choose from `menu`.
         """

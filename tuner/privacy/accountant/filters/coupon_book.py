@@ -78,7 +78,7 @@ class CouponBook(FixedParts):
         return sum(steps * _weight(mechanism) for mechanism, steps in used.items()) / whole
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many trials fit in all quotas together if all have the greatest length, or the least."""
+        """Return how many trials fit all quotas together: first if all are longest, then if all are shortest."""
         choices = {choice.mechanism: choice for choice in menu}
         least = sum(steps // choices[mechanism].longest for mechanism, steps in self.quotas)
         most = sum(steps // choices[mechanism].shortest for mechanism, steps in self.quotas)

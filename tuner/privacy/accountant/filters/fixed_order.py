@@ -95,7 +95,7 @@ class FixedOrder(Filter):
         return units / self.budget
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many trials fit if all have the highest price, and how many if all have the lowest."""
+        """Return how many trials fit: first if all have the highest price, then if all have the lowest price."""
         left = [(self.left({}, choice.mechanism), choice) for choice in menu]
         least = min(steps // choice.longest for steps, choice in left)
         most = max(steps // choice.shortest for steps, choice in left)

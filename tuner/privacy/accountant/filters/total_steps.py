@@ -57,7 +57,7 @@ class TotalSteps(FixedParts):
         return sum(used.values()) / self.step_cap
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many trials fit if all have the greatest length, and how many if all have the least."""
+        """Return how many trials fit: first if all are the longest, then if all are the shortest."""
         least = self.step_cap // max(each.longest for each in menu)
         most = self.step_cap // min(each.shortest for each in menu)
         return min(trials, least), min(trials, most)
