@@ -1,4 +1,4 @@
-"""Calibration of a search: the least noise for its planned trials, and the best order for its Rényi filter."""
+"""Calibration of a search: the least noise for its planned trials, and the best Rényi order for its filter."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tuner.privacy.accountant.rdp import ORDER_RANGE, ORDERS
 
 __all__ = ["best_order", "calibrate_at_order", "calibrate_composed"]
 
-# With less noise, a step's Rényi divergence is in the hundreds. No grid of losses would then suit all steps.
+# With less noise, a step's Rényi divergence is in the hundreds. Then no grid of privacy losses would suit all steps.
 _LEAST_NOISE = 0.2
 
 
 def calibrate_composed(menu: Sequence[tuple[float, int]], *, epsilon: float, delta: float) -> float:
     """Return the least noise multiplier with which the composition of all planned steps is (ε, δ)-DP.
 
-    All steps get the same noise multiplier, rounded UP to 5 significant digits. It is at least 0.05 if all steps have
-    the same sample rate, and at least 0.2 otherwise.
+    All steps get the same noise multiplier, rounded UP to 5 significant digits. The result is at least 0.05 if all
+    steps have the same sample rate, and at least 0.2 otherwise.
 
     Args:
-        menu: planned steps, as pairs (sample_rate, steps). A sample rate may occur more than once.
+        menu: pairs (sample_rate, number of planned steps). A sample rate may occur more than once.
         epsilon: ε of the search's claim.
         delta: δ of the search's claim.
 
@@ -58,10 +58,10 @@ def calibrate_composed(menu: Sequence[tuple[float, int]], *, epsilon: float, del
 def calibrate_at_order(
     menu: Sequence[tuple[float, int]], *, epsilon: float, delta: float, order: float | None = None
 ) -> float:
-    """Return the least noise multiplier with which a Rényi filter with the claim (ε, δ) admits all planned steps.
+    """Return the least noise multiplier at which a Rényi filter that claims (ε, δ) admits all planned steps.
 
-    Rounding, errors and the other arguments are as in `calibrate_composed`. The result is at least 0.2. `order` is the
-    order of the Rényi filter. If `order` is None, the order in `rdp.ORDERS` that needs the least noise is used.
+    Rounding, exceptions and the other arguments are as in `calibrate_composed`. The result is at least 0.2. `order` is
+    the order of the Rényi filter. If `order` is None, the order in `rdp.ORDERS` that needs the least noise is used.
     """
     totals = _totals(menu, epsilon, delta)
     cost = _FixedOrderCost(totals, delta, order)
@@ -70,9 +70,9 @@ def calibrate_at_order(
 
 
 def best_order(parts: Sequence[Part], *, epsilon: float, delta: float) -> float:
-    """Return the order in `rdp.ORDERS` at which the planned steps `parts` use the smallest share of a Rényi filter.
+    """Return the order in `rdp.ORDERS` at which the planned steps `parts` use the smallest share of the budget.
 
-    The filter claims (ε, δ) at every order. So every order gives a valid guarantee.
+    At each order, the budget is that of a Rényi filter that claims (ε, δ). So every order gives a valid guarantee.
 
     Raises:
         BudgetRefusedError: (ε, δ) is too small for a filter of any order.
@@ -99,7 +99,7 @@ def best_order(parts: Sequence[Part], *, epsilon: float, delta: float) -> float:
 
 
 class _FixedOrderCost:
-    """Function from a noise multiplier to the ε of the smallest Rényi filter that admits the planned steps."""
+    """Function from a noise multiplier to the smallest ε at which a Rényi filter admits the planned steps."""
 
     def __init__(self, totals: Counter[float], delta: float, order: float | None) -> None:
         self._totals, self._delta = totals, delta

@@ -1,4 +1,4 @@
-"""Search for the least noise, and initial guesses for this search. A bad guess only costs time."""
+"""Calculation of the least noise multiplier, and of initial guesses for it. A bad guess only costs time."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ FIVE_DIGITS = Context(prec=5, rounding=ROUND_UP)
 _CoarseCost: TypeAlias = Callable[..., float]
 """Function from a noise multiplier to ε, which may be `math.inf`.
 
-Its argument `coarser` multiplies the spacing of the grid of losses.
+Its argument `coarser` multiplies the spacing of the grid of privacy losses.
 """
 
 
 def secant(seen: list[tuple[float, float]], target: float) -> float | None:
-    """Return the x at which the line through the two (x, y) pairs `seen` equals `target`; None if x is not unique."""
+    """Return the x at which the line through the two (x, y) pairs `seen` has y = `target`; None if x is not unique."""
     if len(seen) < 2 or seen[0][0] == seen[1][0] or seen[0][1] == seen[1][1]:
         return None
     (x0, y0), (x1, y1) = seen
@@ -66,8 +66,9 @@ def guess_noise(spread: float, mu: float) -> float:
 def guess_on_coarse_grid(cost: _CoarseCost, epsilon: float, noise: float) -> tuple[float, float]:
     """Return guesses of the noise multiplier whose ε is `epsilon`, and of the slope d log ε / d log noise there.
 
-    `cost` computes ε on a grid of losses. A grid eight times as coarse takes an eighth of the time. The error of ε is
-    quadratic in the spacing of the grid. So ε on two coarse grids (`coarser` 8 and 4) predicts ε on the fine grid.
+    `cost` computes ε on a grid of privacy losses. A grid eight times as coarse takes an eighth of the time. The error
+    of ε is quadratic in the spacing of the grid. So ε on two coarse grids (`coarser` 8 and 4) predicts ε on the fine
+    grid.
     """
     slope = -1.0
     seen: list[tuple[float, float]] = []
@@ -96,7 +97,7 @@ def guess_on_coarse_grid(cost: _CoarseCost, epsilon: float, noise: float) -> tup
 def least_noise(
     cost: Callable[[float], float], epsilon: float, *, guess: float, slope: float = -1.0, low: float = NOISE_RANGE[0]
 ) -> float | None:
-    """Return the least noise multiplier, to five significant digits, whose cost is at most `epsilon`.
+    """Return the least noise multiplier, to five significant digits, at which `cost` is at most `epsilon`.
 
     The cost must decrease as the noise grows. The cost of the result is computed, not extrapolated. Unless the result
     is `low`, the cost at the next smaller five-digit number is computed too, and is above `epsilon`. `guess` and
@@ -104,9 +105,9 @@ def least_noise(
 
     Args:
         cost: function from the noise multiplier to ε, which may be `math.inf`.
-        epsilon: the limit of the cost, above 0.
+        epsilon: largest allowed cost, above 0.
         guess: first noise to try.
-        slope: negative estimate of d log cost / d log noise.
+        slope: estimate of d log cost / d log noise, below 0.
         low: smallest noise to try. The largest is 100 000.
     """
     least, high = (Decimal(repr(bound)) for bound in (low, NOISE_RANGE[1]))
@@ -128,7 +129,7 @@ def least_noise(
             if len(seen) == 2 and abs(seen[0][0] - seen[1][0]) > 1e-3:
                 slope = min((seen[1][1] - seen[0][1]) / (seen[1][0] - seen[0][0]), -0.05)
         step = (log(epsilon) - log(value)) / slope if isfinite(value) else inf
-        # The slope is reliable only near the last point. Elsewhere, and every fourth turn, halve the range.
+        # The slope is reliable only near the last noise tried. Elsewhere, and every fourth turn, halve the range.
         trusted = abs(step) < 1 and turn % 4
         guess = float(noise) * exp(step) if trusted else sqrt(float(below) * float(high))
     return float(least) if below == least and cost(float(least)) <= epsilon else float(high)

@@ -25,8 +25,8 @@ class SampledGaussian:
         coordinate. The sum is then divided by a public number. Nothing is claimed for shuffled or fixed-size batches.
 
     Args:
-        sample_rate: expected batch size / public number of training records, in (0, 1].
-        noise_multiplier: noise standard deviation / clipping norm, positive and finite.
+        sample_rate: expected batch size divided by the public number of training records, in (0, 1].
+        noise_multiplier: standard deviation of the noise divided by the clipping norm, positive and finite.
 
     Raises:
         InputError: a value is out of range, NaN or infinite. Accounting libraries may return ε = 0 for NaN.

@@ -1,21 +1,22 @@
-"""ε of composed steps by pessimistic privacy loss distributions, and the steps or the noise for a given ε.
+"""Privacy loss distributions: ε of composed steps, and the largest number of steps or the least noise for an ε.
 
 The returned ε is an upper bound under add-or-remove-one adjacency and Poisson sampling, for four reasons:
 
 1. One step. dp_accounting (connect-the-dots) replaces the hockey-stick curve of the step by chords between the grid
    points of the loss. The curve is convex in e^ε, so the chords are on or above it, and the discrete step dominates
-   the true one (Doroshenko et al. 2022). Composition preserves domination.
+   the true step (Doroshenko et al. 2022). Composition preserves domination.
 2. Truncation. The mass that is cut from the tails (e^-50 per step, 1e-15 per composition) counts as infinite loss.
 3. Grid. The spacing of the grid is a power of two, so all grids are nested. The chords of a coarser grid are on or
    above the chords of a finer grid. More steps, more sampling or less noise never make the grid finer. So ε does not
    decrease with steps or sampling, and does not increase with noise.
 4. Floating point. The margin `_ROUNDING_ONCE` + T · `_ROUNDING` is subtracted from δ before ε of T steps is computed.
    The margin was measured and is NOT proved; the privacy card says so. It covers two errors:
-   - Rounding of the FFT, compared with an 80-bit FFT over hundreds of random settings. This error grows linearly in T
+   - Rounding of the FFT, measured against an 80-bit FFT in hundreds of random settings. This error grows linearly in T
      up to `MAX_STEPS` and faster beyond, so more steps are refused. The margin is at least 2.4 times the measured L1
      error. Only half of that error can raise ε, and the margin is at least 4.8 times this half. The mechanisms of a
      coupon book are convolved one after another. For them the margin is at least 10 times the L1 error.
-   - Rounding of the step's hockey-stick values, compared with 40-digit values: up to 1.6e-16 each at losses above zero.
+   - Rounding of the step's hockey-stick values, measured against 40-digit values. Each error is at most 1.6e-16 at
+     losses above zero.
    Rounding may also make the masses of one step sum to less than 1. The missing mass is subtracted from δ too. The
    library replaces negative masses by zero. This adds mass, so it can only raise ε.
 """
@@ -72,9 +73,9 @@ The squares of both values fit in a double.
 
 
 def interval(mechanism: SampledGaussian, steps: int) -> float:
-    """Return the spacing of the grid of losses for the composition of `steps` steps. It is a power of two.
+    """Return the spacing of the grid of privacy losses for the composition of `steps` steps, a power of two.
 
-    The spacing scales with the spread of one step's loss, because the relative error of ε is about
+    The spacing scales with the spread of one step's privacy loss, because the relative error of ε is about
     (spacing / spread)² / 12. Many steps or a long tail make the spacing larger, so that computing ε takes a second
     and not an hour. The spacing never decreases when sample_rate or steps grow, or when the noise gets smaller.
 
@@ -116,12 +117,12 @@ def epsilon(mechanism: SampledGaussian, steps: int, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def epsilon_on_grid(mechanism: SampledGaussian, steps: int, delta: float, *, coarser: int) -> float:
-    """Return an upper bound of ε for at least 1 step, on a grid `coarser` times as coarse as the grid for a claim."""
+    """Return an upper bound of ε for at least 1 step. The grid is `coarser` times as coarse as for a claim."""
     return read_epsilon(*composed([(mechanism, steps)], coarser=coarser), delta)
 
 
 def epsilon_composed(parts: Iterable[tuple[SampledGaussian, int]], delta: float, *, coarser: int = 1) -> float:
-    """Return an upper bound of ε for the composition of `parts`, with numbers of steps that are FIXED in advance.
+    """Return an upper bound of ε for the composition of `parts`, whose numbers of steps must be FIXED in advance.
 
     If the steps were chosen adaptively, this ε is an odometer, not a guarantee, and must be labelled as an odometer.
 
@@ -188,7 +189,7 @@ def epsilon_curve(parts: Iterable[tuple[SampledGaussian, int]], deltas: Sequence
 
 
 def discretisation_error(mechanism: SampledGaussian, steps: int, delta: float) -> float:
-    """Return an upper estimate of how much the grid of losses raises `epsilon` above the true ε.
+    """Return an upper estimate of how far the grid of privacy losses raises `epsilon` above the true ε.
 
     The error of a grid with spacing h is between linear and quadratic in h. So a change from h to 2h raises ε by at
     least the error at h. The estimate is this rise of ε, plus 1e-9 for rounding.

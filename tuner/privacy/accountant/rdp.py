@@ -12,7 +12,7 @@ from tuner.privacy.accountant.mechanism import SampledGaussian, is_real_number, 
 __all__ = ["ORDERS", "ORDER_RANGE", "divergence", "epsilon_of_divergence", "require_order"]
 
 ORDER_RANGE = (1.05, 1024.0)
-"""Smallest and largest allowed order. In this range `divergence` was compared with a 40-digit reference."""
+"""Smallest and largest allowed Rényi order. In this range `divergence` was compared with a 40-digit reference."""
 
 _MARGIN = 1e-9
 _LEAST_NOISE = 0.05
@@ -22,7 +22,7 @@ _SERIES, _SERIES_TERMS = 0.1, 16
 
 
 def _orders() -> tuple[float, ...]:
-    """Return rounded orders from 1.05 to 1024. The distance from 1 grows by about 8 % from one order to the next."""
+    """Return rounded Rényi orders from 1.05 to 1024. From each to the next, the distance from 1 grows by about 8 %."""
     found, above = {ORDER_RANGE[0], ORDER_RANGE[1]}, ORDER_RANGE[0] - 1
     while 1 + above < ORDER_RANGE[1]:
         found.add(round(1 + above, 2) if above < 9 else float(round(1 + above)))
@@ -81,7 +81,7 @@ def _divergence(mechanism: SampledGaussian, order: float) -> float:
 
 
 def _log_sum(rate: float, noise: float, order: int) -> float:
-    """Return log(A − 1) at a whole order a. `divergence` defines A.
+    """Return log(A − 1) at an integer order a. `divergence` defines A.
 
     A − 1 = Σ_{i ≥ 2} C(a, i) q^i (1−q)^(a−i) (e^((i²−i)/2σ²) − 1)
     """
@@ -96,11 +96,11 @@ def _log_sum(rate: float, noise: float, order: int) -> float:
 
 
 def _log_integral(rate: float, noise: float, order: float) -> float:
-    """Return log(A − 1) at any order, by the trapezoidal rule. `divergence` defines A.
+    """Return log(A − 1) at any order a, by the trapezoidal rule. `divergence` defines A.
 
     The rule converges exponentially, because the integrand decays like a Gaussian and is analytic in a strip around
-    the real line. The strip ends where P/Q vanishes. In units of σ, its half width is πσ. The step of the rule is the
-    smaller of σ/3 and 1/6. At σ/3 the error is about e^−59, and at 1/6 it is smaller.
+    the real line. The strip ends where P/Q vanishes. In units of σ, its half width is πσ. The step size of the rule is
+    the smaller of σ/3 and 1/6. At σ/3 the error is about e^−59, and at 1/6 it is smaller.
     """
     import numpy as np
 

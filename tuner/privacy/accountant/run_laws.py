@@ -19,7 +19,7 @@ __all__ = ["LAWS", "POISSON_MEAN", "RunLaw"]
 LAWS = ("geometric", "logarithmic", "negative_binomial", "poisson")
 
 POISSON_MEAN = 10.0
-"""Largest allowed mean of a Poisson number of runs. For larger means, the other laws give a several times smaller ε."""
+"""Largest allowed mean of a Poisson number of runs. For a larger mean, the other laws make ε several times smaller."""
 
 _LEAST_GAMMA = 1e-6
 _SHAPE_RANGE = (1e-9, 1e6)  # smallest |η| other than 0, and largest η; in this range 1 − γ and γ^−η − 1 are precise
@@ -39,7 +39,7 @@ class RunLaw:
 
     Args:
         name: one of `LAWS`.
-        mean: the mean number of runs, E K. It is above 1. For `poisson`, it is above 0 and at most `POISSON_MEAN`.
+        mean: the mean number of runs, E K. It must be above 1; for `poisson`, above 0 and at most `POISSON_MEAN`.
         shape: η of `negative_binomial`, above −1 and at most a million. Its absolute value must be 0 or at least 1e-9.
             The other laws have a fixed shape, so `shape` can be left out.
 
@@ -79,7 +79,7 @@ class RunLaw:
         if not self.gamma < 1:
             raise InputError(
                 "run-mean-out-of-range",
-                f"The mean number of runs is too close to 1 (got {self.mean!r}). Choose a larger one, such as 20.",
+                f"The mean number of runs is too close to 1 (got {self.mean!r}). Choose a larger mean, such as 20.",
             )
 
     def _own_shape(self) -> float | None:
@@ -108,7 +108,7 @@ class RunLaw:
     def gamma(self) -> float:
         """Parameter γ of the truncated negative binomial. It solves E K = η(1−γ)/(γ(1−γ^η)), or its limit at η = 0."""
         if self.shape is None:
-            raise InputError("run-law-without-gamma", "A poisson law has no gamma. Use its mean.")
+            raise InputError("run-law-without-gamma", "A poisson law has no gamma. Use the mean of the law.")
         return _gamma(self.mean, self.shape)
 
     def pmf(self, runs: int) -> float:
@@ -120,7 +120,7 @@ class RunLaw:
     def tail(self, runs: int) -> float:
         """Return an upper bound of P[K > runs], computed as a sum of non-negative terms.
 
-        For the truncated negative binomial, the first 512 terms are summed one by one and the others in blocks. Within
+        For the truncated negative binomial, the first 512 terms are summed one by one and later terms in blocks. Within
         a block, the ratio P[K = k]/(1−γ)^k is monotone in k, so it is largest at one end of the block. This largest
         ratio, times the sum of (1−γ)^k over the block, is an upper bound for the block.
         """
@@ -154,7 +154,7 @@ class RunLaw:
         return high
 
     def draw(self, at_most: int, *, bits: Callable[[int], int] = secrets.randbits) -> int:
-        """Draw min(K, `at_most`) by inversion. The number is a secret that must never be logged or shown.
+        """Return a random value of min(K, `at_most`), by inversion. It is a secret that must never be logged or shown.
 
         A random number of 256 bits is compared with the sums of P[K = k], computed with 100 digits. So the distribution
         of the drawn number differs from that of min(K, `at_most`) by less than 10⁻⁷⁰. `bits` returns a random integer
@@ -198,7 +198,7 @@ class RunLaw:
             runs += 1
 
     def log_weight(self, runs: int) -> float:
-        """Return log(P[K = runs]/(1−γ)^runs). This value falls as `runs` grows if η < 1, and rises if η > 1."""
+        """Return log(P[K = runs]/(1−γ)^runs). As `runs` grows, this value falls if η < 1, and rises if η > 1."""
         shape = self.shape or 0.0
         scale = -shape * log(self.gamma)  # γ^−η = e^scale
         if scale == 0:

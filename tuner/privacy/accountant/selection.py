@@ -1,8 +1,8 @@
 """ε of a sealed search, which releases the best of a random, hidden number of runs.
 
-Two bounds of ε are computed: from the privacy profile of one run, and from its Rényi divergence. The smaller bound is
-returned. `docs/guarantees.md` proves both, and `tests/privacy/accountant/test_brute_force.py` compares them with exact
-values.
+Two bounds of ε are computed: from the privacy profile of one run, and from the run's Rényi divergence. The smaller
+bound is returned. `docs/guarantees.md` proves both bounds, and `tests/privacy/accountant/test_brute_force.py` compares
+them with exact values.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 Runs: TypeAlias = Sequence[tuple[SampledGaussian, int]]
-"""Pair (mechanism, steps) of a run, for each configuration that the prior may draw."""
+"""One pair (mechanism, steps) for each configuration that may be sampled from the prior."""
 
 DeltaOf: TypeAlias = Callable[[float], float]
 """Privacy profile of one run: function from ε to an upper bound of δ."""
@@ -71,9 +71,9 @@ def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.
 
     Args:
         law: probability law of the number of runs.
-        delta_of: δ_Q, for both directions of adjacency and every configuration that the prior may draw.
-        ratio: (c, C), the lower and the upper bound of an adaptive sampler's density divided by the prior's density;
-            (1, 1) for a sampler that does not adapt.
+        delta_of: δ_Q, for both directions of adjacency and every configuration that may be sampled from the prior.
+        ratio: (c, C), the lower and the upper bound of a quotient: an adaptive sampler's density divided by the
+            prior's density. It is (1, 1) for a sampler that does not adapt.
 
     Raises:
         InputError: the sampler adapts and the law is `poisson`. This combination has no privacy proof.
@@ -111,7 +111,7 @@ def poisson_shift(mean: float, delta_of: DeltaOf) -> Shift:
 
 
 def _least(price: DeltaOf) -> float:
-    """Return the ε₁ ≥ 0 with the lowest privacy cost, by golden section. The cost is convex in e^{ε₁}.
+    """Return the ε₁ ≥ 0 with the lowest privacy cost, by golden-section search. `price` is convex in e^{ε₁}.
 
     Every ε₁ gives a valid bound, so the result need not be exact.
     """
@@ -134,9 +134,9 @@ def _least(price: DeltaOf) -> float:
 
 
 class Profile:
-    """Privacy profile of one run: for each ε an upper bound of δ. It covers both directions of adjacency.
+    """Privacy profile of one run: an upper bound of δ for each ε. It covers both directions of adjacency.
 
-    The bound includes the margin for rounding from `pld.composed`.
+    The bound includes the margin for rounding errors that `pld.composed` returns.
     """
 
     def __init__(self, mechanism: SampledGaussian, steps: int, *, coarser: int = 1) -> None:
@@ -171,7 +171,7 @@ class Profile:
 
 @lru_cache(maxsize=8)
 def profile(mechanism: SampledGaussian, steps: int, *, coarser: int = 1) -> Profile:
-    """Return the cached privacy profile of a run. Its grid of losses is `coarser` times as coarse as for a claim."""
+    """Return the cached privacy profile of a run. The grid of losses is `coarser` times as coarse as for a claim."""
     return Profile(mechanism, steps, coarser=coarser)
 
 
@@ -182,9 +182,9 @@ def epsilon_selection(
 
     Args:
         law: probability law of K, the number of runs.
-        runs: pair (mechanism, steps) of a run, for each configuration that the prior may draw.
+        runs: one pair (mechanism, steps) for each configuration that may be sampled from the prior.
         delta: in (0, 1).
-        at_most: largest number of runs. Truncating the law of K at this number adds (1 + e^ε)·P[K > at_most] to δ.
+        at_most: largest allowed number of runs. Truncating the law of K here adds (1 + e^ε)·P[K > at_most] to δ.
         ratio: (c, C) of an adaptive sampler, as in `shift_of`.
 
     Returns:
@@ -255,7 +255,7 @@ def calibrate_selection(
 ) -> float:
     """Return the least noise multiplier, rounded UP to 5 significant digits, with which the winner is (ε, δ)-DP.
 
-    `menu` has the pair (sample_rate, steps) of a run, for each configuration that the prior may draw. All
+    `menu` has one pair (sample_rate, steps) for each configuration that may be sampled from the prior. All
     configurations get the same noise multiplier. The other arguments are as in `epsilon_selection`.
 
     Raises:
@@ -278,12 +278,12 @@ def calibrate_selection(
     first = guess_noise(max(rate * steps**0.5 for rate, steps in menu), mu)
     guess, slope = guess_on_coarse_grid(cost, epsilon, first)
     noise = least_noise(cost, epsilon, guess=guess, slope=slope)
-    return found_noise(noise, f"the best of {law.mean:g} runs (on average)", epsilon=epsilon, delta=delta)
+    return found_noise(noise, f"the best of a random number of runs (mean {law.mean:g})", epsilon=epsilon, delta=delta)
 
 
 @dataclass(frozen=True)
 class _Bounds:
-    """Bounds on the winner's privacy loss in a sealed search whose number of runs is not limited."""
+    """Bounds on the winner's privacy loss in a sealed search whose number of runs is not truncated."""
 
     profiles: tuple[Profile, ...]
     shift: Shift
@@ -307,7 +307,7 @@ def _bounds(
     def delta_of(epsilon: float) -> float:
         return max(part.delta(epsilon) for part in profiles)
 
-    # A run's divergence is at most the largest one of any configuration: e^((a−1)·D) is a mean over configurations.
+    # A run's divergence is at most the largest divergence of a configuration: e^((a−1)·D) is a mean over them.
     single = {order: max(steps * divergence(mechanism, order) for mechanism, steps in runs) for order in ORDERS}
     renyi = winner_divergences(law, single, delta_of) if ratio == (1.0, 1.0) else {}
     return _Bounds(profiles, shift_of(law, delta_of, ratio=ratio), tuple(renyi.items()))

@@ -1,1 +1,1 @@
-"""Verification of a privacy card, with a second accountant that shares no code with the first."""
+"""Verification of a privacy card, with a second accountant that shares no code with the first accountant."""

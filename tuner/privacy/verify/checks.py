@@ -1,4 +1,4 @@
-"""Checks of a privacy card. It is compared with a card built from the ledger, and its claims are recomputed."""
+"""Checks of a privacy card. The card is compared with one built from the ledger. Its claims are recomputed."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def _checks(
     if card["schema"] != SCHEMA_VERSION:
         raise VerificationError(
             "card-format",
-            f"The card has format {card['schema']!r}, but this version of dp-tuner reads format {SCHEMA_VERSION}. Use "
-            "the version that wrote the card.",
+            f"The card has format {card['schema']!r}, but this version of dp-tuner only reads format {SCHEMA_VERSION}. "
+            "Use the version that wrote the card.",
         )
     try:
         ledger.verify_chain()
@@ -108,7 +108,7 @@ def _head(card: Mapping[str, Any], state: DatasetState) -> Check:
 
 
 def _compared(card: Mapping[str, Any], state: DatasetState) -> Iterator[Check]:
-    """Compare the card with one built from the ledger and from the words on the card that the operator wrote."""
+    """Compare the card with a new one that is built from the ledger and the operator's own words on the card."""
     name, search = "card rendered anew", state.by_name.get(card["claim"]["search"])
     try:
         own_words = own_words_of(card, charged_whole=search is not None and search.charged_whole)
@@ -121,7 +121,7 @@ def _compared(card: Mapping[str, Any], state: DatasetState) -> Iterator[Check]:
         name,
         ok=not wrong,
         detail="; ".join(each.detail for each in wrong)
-        or "every number and word equals that of a card built from the ledger",
+        or "every number and word is the same as on a card built from the ledger",
         exact="; ".join(each.exact for each in wrong) or None,
     )
 
@@ -130,9 +130,9 @@ def _page(card: Mapping[str, Any], page: str) -> Check:
     """Compare the page of the card with a page rendered from the card."""
     name, wanted = "card page", render_markdown(card)
     if page == wanted:
-        return Check(name, ok=True, detail="every line equals that of a page rendered from the card")
+        return Check(name, ok=True, detail="every line is the same as on a page rendered from the card")
     pairs = zip(wanted.splitlines(), page.splitlines(), strict=False)
-    gives, says = next(((a, b) for a, b in pairs if a != b), ("its end", "more or fewer lines"))
+    gives, says = next(((a, b) for a, b in pairs if a != b), ("the right end", "the same lines, but another end"))
     short_gives, short_says = clipped(gives, says)
     return Check(
         name,
@@ -143,7 +143,7 @@ def _page(card: Mapping[str, Any], page: str) -> Check:
 
 
 def _picture(card: Mapping[str, Any], picture: str) -> Check:
-    """Compare the picture with one drawn from the card. If they differ, compare only the numbers in its texts.
+    """Compare the picture with one drawn from the card. If they differ, compare only the numbers in the picture.
 
     Another version of matplotlib may draw the same card differently, so a different drawing alone fails no check.
     """
@@ -155,8 +155,8 @@ def _picture(card: Mapping[str, Any], picture: str) -> Check:
         return Check(
             name,
             ok=False,
-            detail=f"the picture lacks the card's text {short(missing)}",
-            exact=f"the picture lacks the card's text {missing!r}",
+            detail=f"the picture lacks the text {short(missing)}, which follows from the card",
+            exact=f"the picture lacks the text {missing!r}, which follows from the card",
         )
     return Check(
         name,

@@ -1,4 +1,4 @@
-"""Differences between a card and a card built from its ledger, in words."""
+"""Descriptions of the differences between a card and a new card that is built from the same ledger."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _RECOMPUTED: Mapping[str, float] = {
     "validation_cap.epsilon_at_cap": _OF_EPSILON,
     "winner.single_run_epsilon": _OF_EPSILON,
 }
-"""Absolute tolerance of each number that is computed again, because another machine may round differently.
+"""Absolute tolerance of each number that is computed again. Another machine may round these numbers differently.
 
-All these numbers have the relative tolerance `_RELATIVE`. All other values of a card must be equal.
+These numbers also have the relative tolerance `_RELATIVE`. All other values of a card must be equal.
 """
 _RELATIVE = 1e-9
 _WIDTH = 80
@@ -43,7 +43,7 @@ class Difference:
 
 
 def differences(found: object, wanted: object, path: str = "") -> Iterator[Difference]:
-    """Yield each difference between the values `found` on a card and the `wanted` values. `path` leads to them."""
+    """Yield each difference between the values `found` on a card and the `wanted` values. `path` says where."""
     if isinstance(wanted, Mapping) and isinstance(found, Mapping):
         for key in sorted(wanted.keys() | found.keys()):
             inner = f"{path}.{key}" if path else str(key)
@@ -86,7 +86,7 @@ def short(value: object) -> str:
 
 
 def clipped(left: str, right: str) -> tuple[str, str]:
-    """Return two different texts in quotes, each cut to 80 characters around the first difference."""
+    """Return both texts in quotes, each cut to 80 characters around the first difference."""
     at = next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
     start = max(0, at - _WIDTH // 2) if max(len(left), len(right)) > _WIDTH else 0
     return _part(left, start), _part(right, start)

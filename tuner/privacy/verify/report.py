@@ -1,4 +1,4 @@
-"""Report on a verified card: the checks and the answer."""
+"""Report on the verification of a card: the results of its checks, and the overall answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Check:
     """Result of one check of a card.
 
     Attributes:
-        name: stable name.
+        name: name of the check. It never changes.
         ok: True if the check passed; False if it failed; None if it could neither confirm nor refute the card.
         detail: the finding in words, with floats rounded to 6 digits.
         exact: the finding with all digits, for programs; None if `detail` has all digits.
@@ -38,12 +38,12 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether every check passed."""
+        """Whether at least one check was made, and every check passed."""
         return bool(self.checks) and all(check.ok for check in self.checks)
 
     @property
     def answer(self) -> str:
-        """`yes` if all checks passed, `no` if any failed or none was made, and `not confirmed` otherwise."""
+        """`yes` if all checks passed, `no` if any check failed or no check was made, and `not confirmed` otherwise."""
         if self.ok:
             return "yes"
         return "no" if not self.checks or any(check.ok is False for check in self.checks) else "not confirmed"
@@ -56,4 +56,4 @@ class Report:
 
 def not_judged(error: ArithmeticError) -> str:
     """Return the `detail` of a check whose computation failed."""
-    return f"not judged: the accountant cannot compute it ({type(error).__name__}: {error})"
+    return f"not judged: the accountant cannot compute this value ({type(error).__name__}: {error})"

@@ -1,4 +1,4 @@
-"""Second opinion on a card. Independent accountants recompute its claims from the ledger's entries."""
+"""Second opinion on a card. Independent accountants recompute the card's claims from the ledger's entries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def second_opinion(
 
     Args:
         card: the parsed card.
-        entries: pair (kind, body) of each ledger entry of the data set, up to the entry that the card names.
+        entries: (kind, body) of each ledger entry that concerns the data set, up to the entry that the card names.
         search: name of the search that the card describes.
 
     Raises:
@@ -70,7 +70,7 @@ def _total(budget: Mapping[str, Any], counted: tuple[float, float]) -> Check:
 
 
 def _kept(name: str, cap: Mapping[str, Any], found: Counted, claim: Mapping[str, Any]) -> Check:
-    """Check that the filter's ε is at most the cap, the cap is at most the claim, and the filter admits the charges."""
+    """Check that the filter's ε is at most the cap, the cap is at most the claim, and the filter admits all charges."""
     body = found.filters[name]
     kept = within(body, found.steps(name))
     holds = cap["epsilon_at_cap"] <= cap["epsilon"] <= claim["epsilon"] and cap["delta"] <= claim["delta"]
@@ -88,7 +88,7 @@ def _kept(name: str, cap: Mapping[str, Any], found: Counted, claim: Mapping[str,
 
 
 def _recomputed(name: str, cap: Mapping[str, Any], body: Mapping[str, Any]) -> Iterator[Check]:
-    """Recompute the filter's ε at the δ of its cap, and at each δ of the curve on the card."""
+    """Recompute the filter's ε at the cap's δ, and at each δ of the curve on the card."""
     check_name = f"independent accountant, cap of {name}"
     rows = [(float(row["delta"]), float(row["epsilon"])) for row in cap["curve"]]
     try:
@@ -110,7 +110,7 @@ def _recomputed(name: str, cap: Mapping[str, Any], body: Mapping[str, Any]) -> I
 
 
 def _single_runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
-    """Check ε of the winner's run alone, and ε of all charged steps. Neither ε is a guarantee."""
+    """Check the ε of the winner's run alone, and the ε of all charged steps. Neither ε is a guarantee."""
     delta, winner, body = card["claim"]["delta"], card["winner"], found.filters["training"]
     run = (winner["sample_rate"], winner["noise_multiplier"], winner["steps"])
     if body["kind"] == "sealed":
@@ -127,7 +127,7 @@ def _single_runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
 def _steps(
     name: str, claimed: float, steps: Sequence[tuple[float, float, int]], delta: float, *, most: float = inf
 ) -> Check:
-    """Recompute ε of fixed steps, and judge the claimed ε. The true ε is known to be at most `most`."""
+    """Recompute the ε of fixed numbers of steps, and judge the claimed ε. The true ε is known to be at most `most`."""
     try:
         (found,) = epsilon_ranges_of_steps(steps, [delta])
     except (TooLargeError, ArithmeticError) as error:
@@ -165,7 +165,7 @@ def _prv(body: Mapping[str, Any], delta: float, claimed: float) -> Check:
         return _unknown(name, failure)
     points = 2 * (far.high + 3) / mesh
     if not points <= _PRV_POINTS:
-        return Check(name, ok=True, detail=f"not run: its grid of losses would have {points:.1e} points")
+        return Check(name, ok=True, detail=f"not run: Opacus would need a grid of {points:.1e} privacy losses")
     try:
         from opacus.accountants import PRVAccountant
     except ImportError:

@@ -1,4 +1,4 @@
-"""Filters: limits on the private steps of a search, fixed before the search starts.
+"""Privacy filters (caps). A filter limits the private steps of a search, and is fixed before the search starts.
 
 To add a filter, write one module with a subclass of `Filter` and list it in `FILTERS`.
 """
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 FILTERS: Mapping[str, type[Filter]] = {each.kind: each for each in (TotalSteps, CouponBook, FixedOrder, Sealed)}
-"""Filter classes by their `kind`."""
+"""Mapping from each `kind` to the filter class of this kind."""
 
 
 def from_body(body: Mapping[str, Any]) -> Filter:
@@ -37,7 +37,7 @@ def from_body(body: Mapping[str, Any]) -> Filter:
     if kind not in FILTERS:
         raise InputError(
             "filter-kind-unknown",
-            f"The kind of a filter must be one of {', '.join(FILTERS)} (got {kind!r}). "
+            f"The kind of a privacy filter must be one of {', '.join(FILTERS)} (got {kind!r}). "
             "If a newer version of dp-tuner wrote this filter, upgrade dp-tuner.",
         )
     return FILTERS[kind].from_body(body)

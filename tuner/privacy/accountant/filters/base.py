@@ -1,8 +1,8 @@
-"""Base classes of the filters.
+"""Base classes of the privacy filters (caps).
 
 A filter is fixed before its search starts. From the steps that are already reserved or charged, it computes how many
-more steps trials may reserve. Its claim holds for any order of the steps, any number of concurrent trials and any early
-stops. `docs/guarantees.md` has the proofs.
+more steps trials may reserve. Its claim holds in whatever sequence the steps are taken, however many trials run at
+once, and whenever trials stop. `docs/guarantees.md` has the proofs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tuner.privacy.accountant.run_laws import RunLaw
 __all__ = ["UNITS", "Filter", "FixedParts", "Part", "TrialSteps", "Used"]
 
 UNITS = 10**15
-"""Number of Rényi units in a Rényi divergence of 1.
+"""Number of Rényi units that make up a Rényi divergence of 1.
 
 Prices of steps and budgets of filters are whole numbers of units, so their sums are exact. Prices are rounded up, and
 budgets are rounded down.
@@ -34,7 +34,7 @@ Used: TypeAlias = Mapping[SampledGaussian, int]
 
 
 class TrialSteps(Protocol):
-    """Option of a planned trial: the mechanism of its steps, and their smallest and largest number."""
+    """One choice for a planned trial: the mechanism, and the smallest and the largest number of steps."""
 
     @property
     def mechanism(self) -> SampledGaussian:
@@ -50,15 +50,15 @@ class TrialSteps(Protocol):
 
 
 class Filter(ABC):
-    """Limit on the private steps of a search. Each subclass is a frozen dataclass.
+    """Privacy filter: a limit on the private steps of a search. Each subclass is a frozen dataclass.
 
     Attributes:
-        kind: stable name in experiment files and ledger entries.
+        kind: name of the kind of filter in experiment files and ledger entries. It never changes.
         label: one-line description of the limit, for the privacy card.
         accounting: how ε is computed, for the privacy card.
         assumption: pair (assumption, reason why it holds), for the privacy card.
-        charged_whole: whether the ledger charges the whole search when it begins, instead of each step. Then the
-            ledger shows nothing about single runs.
+        charged_whole: whether the ledger charges the whole search before its first step, instead of charging each step.
+            If so, the ledger shows nothing about single runs.
     """
 
     kind: ClassVar[str]
@@ -72,7 +72,7 @@ class Filter(ABC):
     @property
     @abstractmethod
     def mechanisms(self) -> tuple[SampledGaussian, ...]:
-        """The mechanisms that a trial may use; empty if it may use any."""
+        """The mechanisms that a trial may use; empty if a trial may use any mechanism."""
 
     @property
     def only_mechanism(self) -> SampledGaussian | None:
@@ -89,9 +89,9 @@ class Filter(ABC):
 
         Args:
             mechanism: the requested mechanism.
-            steps: number of steps of all mechanisms that are already reserved or charged.
-            same: number of those steps that use the requested mechanism.
-            units: price of all those steps in Rényi units; 0 if the filter does not price steps.
+            steps: number of steps already reserved or charged, over all mechanisms.
+            same: number of steps already reserved or charged with the requested mechanism.
+            units: price of the `steps` steps in Rényi units; 0 if the filter does not price steps.
             price: Rényi units of one more step; 0 if the filter does not price steps.
         """
 
@@ -114,7 +114,7 @@ class Filter(ABC):
         return [self.claim(delta) for delta in deltas]
 
     def discretisation_error(self, delta: float) -> float | None:
-        """Return an upper estimate of what the grid of losses adds to the claimed ε; None if there is no estimate."""
+        """Return an upper estimate of how far rounding of losses raises the claimed ε; None if it is unknown."""
         return None
 
     # Rényi divergence.
@@ -134,12 +134,12 @@ class Filter(ABC):
         return 0
 
     def units(self, used: Used) -> int:
-        """Return the price of all steps in `used` in Rényi units; 0 if the filter does not price steps."""
+        """Return the price, in Rényi units, of all steps in `used`; 0 if the filter does not price steps."""
         return sum(steps * self.price(mechanism) for mechanism, steps in used.items() if steps)
 
     @abstractmethod
     def units_at(self, order: float) -> int | None:
-        """Return a bound of the search's Rényi divergence at `order`, in Rényi units; None if there is no bound."""
+        """Return an upper bound of the search's Rényi divergence at `order`, in Rényi units; None if unknown."""
 
     # Steps, and shares of the budget.
 
@@ -150,33 +150,33 @@ class Filter(ABC):
 
     @abstractmethod
     def share(self, used: Used, *, units: int) -> float:
-        """Return the share of the filter, from 0 to 1, that the steps `used` consume. `units` is their total price."""
+        """Return the used share of the filter's limit, from 0 to 1. `units` is the price of all steps in `used`."""
 
     @abstractmethod
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return the smallest and the largest number of unpruned trials that fit the filter. Both are at most `trials`.
+        """Return how many of `trials` trials fit without pruning: first in the worst case, then in the best case.
 
-        How many trials fit depends on their choices from `menu`.
+        The cases differ in what the trials choose from `menu`.
         """
 
     def cheapest(self, trials: Sequence[Part]) -> Sequence[Part]:
-        """Return the cheapest of `trials`. If none of the returned trials fits the filter, no other trial fits."""
+        """Return the cheapest members of `trials`. If none of them fits the filter, no member of `trials` fits."""
         return (min(trials, key=lambda trial: trial[1]),)
 
     @abstractmethod
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return ε at `delta` of the smallest filter of this kind that admits `trials` unpruned trials from `menu`."""
+        """Return the smallest ε at `delta` at which this kind of filter admits `trials` unpruned trials from `menu`."""
 
     # Runs of a sealed search.
 
     @property
     def charged_runs(self) -> tuple[Part, ...]:
-        """Pair (mechanism, steps) of each possible run of a sealed search; empty for all other filters."""
+        """Pair (mechanism, steps) of each possible run of a sealed search; empty for every other search."""
         return ()
 
     @property
     def hidden_runs(self) -> tuple[RunLaw, int] | None:
-        """Probability law of the number of runs, and the largest possible number; None if the number is not hidden."""
+        """Probability law and largest possible value of the number of runs; None if the number is not hidden."""
         return None
 
     def law_facts(self, epsilon: float) -> dict[str, Any] | None:
@@ -191,11 +191,11 @@ class Filter(ABC):
     @property
     @abstractmethod
     def summary(self) -> str:
-        """Short description of the filter with its numbers, for a table."""
+        """Short text for a table: the kind of the filter, and its limits as numbers."""
 
     @abstractmethod
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the filter's limit in words, for the message of a refused request. `unit` is the word for steps."""
+        """Return the filter's limit in words, for the message of a refused request. `unit` is `steps` or `releases`."""
 
     @abstractmethod
     def body(self) -> dict[str, Any]:
@@ -226,15 +226,15 @@ class FixedParts(Filter):
         return sum(steps for _, steps in self.parts)
 
     def claim(self, delta: float) -> float:
-        """Return ε at `delta` of the composition of all allowed steps; `math.inf` if there is no bound."""
+        """Return the ε at `delta` of all allowed steps composed; `math.inf` if there is no bound."""
         return epsilon_composed(self.parts, delta)
 
     def claims(self, deltas: Sequence[float]) -> Sequence[float]:
-        """Return the claimed ε at each of `deltas`, from one composition."""
+        """Return the claimed ε at each of `deltas`. The steps are composed only once."""
         return epsilon_curve(self.parts, deltas)
 
     def units_at(self, order: float) -> int | None:
-        """Return the Rényi divergence of all allowed steps at `order`, in Rényi units; None if it is infinite."""
+        """Return the Rényi divergence of order `order` of all allowed steps, in Rényi units; None if it is infinite."""
         prices = [(divergence(mechanism, order), steps) for mechanism, steps in self.parts]
         if not all(isfinite(price) for price, _ in prices):
             return None

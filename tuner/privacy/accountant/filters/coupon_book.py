@@ -1,4 +1,4 @@
-"""Filter with a quota of steps for each of several mechanisms."""
+"""Privacy filter with a quota of steps for each of several mechanisms."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["CouponBook"]
 
 @dataclass(frozen=True)
 class CouponBook(FixedParts):
-    """Filter with a quota of steps for each of several mechanisms. Each allowed step is called a coupon.
+    """Privacy filter with a quota of steps for each of several mechanisms. Each allowed step is called a coupon.
 
     Formal guarantees:
         Trials may choose adaptively among the mechanisms, run concurrently and stop after any step. Each coupon is
         used at most once. So all trials together lose at most as much privacy as the composition of all coupons.
 
     Args:
-        quotas: pairs (mechanism, steps), each mechanism once, in any order.
+        quotas: pairs (mechanism, steps), in any sequence. Each mechanism occurs once.
     """
 
     kind: ClassVar[str] = "coupon_book"
@@ -49,12 +49,12 @@ class CouponBook(FixedParts):
 
     @classmethod
     def planned(cls, menu: Sequence[TrialSteps], trials: int, *, scale: float = 1.0) -> Self:
-        """Return the coupon book for `trials` trials of full length. Each mechanism gets an equal share, rounded up.
+        """Return the coupon book for `trials` full-length trials. Mechanisms get equal numbers of trials, rounded up.
 
         Args:
-            menu: choices that a trial has; each mechanism occurs once.
+            menu: the possible choices of a trial. Each mechanism occurs once.
             trials: number of planned trials.
-            scale: factor for every quota. The product is rounded down, but is at least 1.
+            scale: factor by which every quota is multiplied. The product is rounded down, but is at least 1.
         """
         each = ceil(trials / len(menu))
         quotas = {choice.mechanism: floor(scale * each * choice.longest * (1 + 1e-12)) for choice in menu}
@@ -66,19 +66,19 @@ class CouponBook(FixedParts):
         return self.quotas
 
     def left_after(self, mechanism: SampledGaussian, *, steps: int, same: int, units: int, price: int) -> int:
-        """Return how many coupons of `mechanism` are left; 0 if it has no quota."""
+        """Return how many coupons of `mechanism` are left; 0 if `mechanism` has no quota."""
         return max(dict(self.quotas).get(mechanism, 0) - same, 0)
 
     def share(self, used: Used, *, units: int) -> float:
-        """Return the share of the coupon book that the steps `used` consume.
+        """Return the share of all quotas that the steps in `used` consume.
 
-        Each step is weighted by q²(e^(1/σ²) − 1), about the variance of its privacy loss (Bu et al. 2020).
+        Each step is weighted by q²(e^(1/σ²) − 1), which is about the variance of its privacy loss (Bu et al. 2020).
         """
         whole = sum(steps * _weight(mechanism) for mechanism, steps in self.quotas)
         return sum(steps * _weight(mechanism) for mechanism, steps in used.items()) / whole
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many of the longest trials fit in all quotas together, and how many of the shortest."""
+        """Return how many trials fit all quotas together: first if all are longest, then if all are shortest."""
         choices = {choice.mechanism: choice for choice in menu}
         least = sum(steps // choices[mechanism].longest for mechanism, steps in self.quotas)
         most = sum(steps // choices[mechanism].shortest for mechanism, steps in self.quotas)
@@ -90,12 +90,12 @@ class CouponBook(FixedParts):
         return tuple(shortest.items())
 
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return ε at `delta` of the coupon book for these planned trials; see `planned`."""
+        """Return the ε at `delta` that the coupon book from `planned` claims."""
         return self.planned(menu, trials).claim(delta)
 
     @property
     def summary(self) -> str:
-        """Short description of the filter with its numbers, for a table."""
+        """Short text for a table: the kind of the filter, and its limits as numbers."""
         return f"a coupon book of {len(self.quotas)} mechanisms and {self.most_steps} steps"
 
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:

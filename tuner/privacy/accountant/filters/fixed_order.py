@@ -1,4 +1,4 @@
-"""Filter that limits the sum of all steps' Rényi divergences at one order. Steps may use any mechanism."""
+"""Privacy filter that limits the sum of all steps' Rényi divergences at one order. A step may use any mechanism."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class FixedOrder(Filter):
-    """Rényi filter at ONE order, which is fixed before the search. Trials may choose any mechanism at any time.
+    """Rényi filter at ONE order, which is fixed before the search. A trial may use any mechanism at any time.
 
     Formal guarantees:
         The filter is sound for mechanisms that are chosen adaptively (Feldman & Zrnic 2021, Theorem 4.3) and run
-        concurrently (Haney et al. 2023). A filter with several orders that admits a step while ANY order is within its
-        budget is NOT sound. `tests/privacy/accountant/test_filters.py` has a counter-example.
+        concurrently (Haney et al. 2023). A filter with several orders is NOT sound if it admits each step for which the
+        budget of ANY order suffices. `tests/privacy/accountant/test_filters.py` has a counterexample.
 
     Args:
         order: Rényi order, within `rdp.ORDER_RANGE`.
-        budget: largest sum of the Rényi divergences at that order, in units of 1 / `UNITS`.
+        budget: largest allowed sum of the steps' Rényi divergences at `order`, in units of 1 / `UNITS`.
     """
 
     kind: ClassVar[str] = "fixed_order"
@@ -67,7 +67,7 @@ class FixedOrder(Filter):
 
     @property
     def renyi_order(self) -> float:
-        """The order at which steps are priced."""
+        """The Rényi order at which steps are priced."""
         return self.order
 
     def price(self, mechanism: SampledGaussian) -> int:
@@ -95,14 +95,14 @@ class FixedOrder(Filter):
         return units / self.budget
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many of the most expensive trials fit, and how many of the cheapest."""
+        """Return how many trials fit: first if all have the highest price, then if all have the lowest price."""
         left = [(self.left({}, choice.mechanism), choice) for choice in menu]
         least = min(steps // choice.longest for steps, choice in left)
         most = max(steps // choice.shortest for steps, choice in left)
         return min(trials, least), min(trials, most)
 
     def cheapest(self, trials: Sequence[Part]) -> Sequence[Part]:
-        """Return the trial with the smallest Rényi divergence."""
+        """Return the trial whose steps have the smallest sum of Rényi divergences."""
         return (min(trials, key=lambda trial: trial[1] * self.price(trial[0])),)
 
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
@@ -112,7 +112,7 @@ class FixedOrder(Filter):
 
     @property
     def summary(self) -> str:
-        """Short description of the filter with its order, for a table."""
+        """Short text for a table: the kind of the filter, and its Rényi order."""
         return f"a Rényi filter of order {self.order:g}"
 
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:

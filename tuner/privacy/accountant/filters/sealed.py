@@ -1,4 +1,4 @@
-"""Filter of a sealed search, which is charged as a whole and releases only its best run."""
+"""Privacy filter of a sealed search. Such a search is charged as a whole and releases only its best run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Sealed"]
 
 @dataclass(frozen=True)
 class Sealed(Filter):
-    """Filter for a random, hidden number of independent runs, of which only the best is released.
+    """Privacy filter for a random, hidden number of independent runs, of which only the best is released.
 
     Formal guarantees:
         The winner, its configuration and its score are (ε, δ)-DP with ε = `claim(δ)`. The claim includes the δ that
@@ -28,9 +28,9 @@ class Sealed(Filter):
     Args:
         law: probability law of the number of runs.
         at_most: largest allowed number of runs. The law is truncated at this number.
-        runs: pair (mechanism, steps) of a run, for each configuration that the prior may draw.
-        ratio: (c, C), the lower and the upper bound of an adaptive sampler's density divided by the prior's density
-            (DP-HyPO); (1, 1) for a sampler that does not adapt.
+        runs: one pair (mechanism, steps) for each configuration that may be sampled from the prior.
+        ratio: (c, C), the lower and the upper bound of a quotient: an adaptive sampler's density divided by the
+            prior's density (DP-HyPO). It is (1, 1) for a sampler that does not adapt.
     """
 
     kind: ClassVar[str] = "sealed"
@@ -89,7 +89,7 @@ class Sealed(Filter):
         return trials, trials
 
     def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return the claim, because the search is charged as a whole."""
+        """Return the claimed ε at `delta` for any plan, because the search is charged as a whole."""
         return self.claim(delta)
 
     @property
@@ -99,11 +99,11 @@ class Sealed(Filter):
 
     @property
     def hidden_runs(self) -> tuple[RunLaw, int]:
-        """Probability law of the number of runs, and the largest possible number."""
+        """Probability law and largest possible value of the number of runs."""
         return self.law, self.at_most
 
     def law_facts(self, epsilon: float) -> dict[str, Any]:
-        """Return the law of the number of runs, the law's truncation, and the δ that truncating adds at `epsilon`."""
+        """Return the law of the number of runs, where it is truncated, and the δ that truncation adds at `epsilon`."""
         tail = self.law.tail(self.at_most)
         return {
             **self.law.body(),
@@ -118,7 +118,7 @@ class Sealed(Filter):
         return "sealed"
 
     def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return in words that single steps cannot be reserved, for the message of a refused request."""
+        """Return the limit 0 in words, for the message of a refused request. Single steps cannot be reserved."""
         return f"0 {unit}, because a sealed search is charged as a whole"
 
     def body(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Filter with one mechanism and a cap on the total number of steps."""
+"""Privacy filter with one mechanism and a cap on the total number of steps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["TotalSteps"]
 
 @dataclass(frozen=True)
 class TotalSteps(FixedParts):
-    """Filter that allows one mechanism for all trials and caps their total number of steps.
+    """Privacy filter that allows one mechanism for all trials, and caps the total number of steps.
 
     Formal guarantees:
         All trials together lose at most as much privacy as `step_cap` adaptively composed steps of the mechanism. This
@@ -49,7 +49,7 @@ class TotalSteps(FixedParts):
         return max(self.step_cap - steps, 0) if mechanism == self.mechanism else 0
 
     def discretisation_error(self, delta: float) -> float:
-        """Return an upper estimate of what the grid of losses adds to the claimed ε."""
+        """Return an upper estimate of how far rounding of losses raises the claimed ε."""
         return pld.discretisation_error(self.mechanism, self.step_cap, delta)
 
     def share(self, used: Used, *, units: int) -> float:
@@ -57,7 +57,7 @@ class TotalSteps(FixedParts):
         return sum(used.values()) / self.step_cap
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many of the longest trials fit, and how many of the shortest."""
+        """Return how many trials fit: first if all are the longest, then if all are the shortest."""
         least = self.step_cap // max(each.longest for each in menu)
         most = self.step_cap // min(each.shortest for each in menu)
         return min(trials, least), min(trials, most)
@@ -68,7 +68,7 @@ class TotalSteps(FixedParts):
 
     @property
     def summary(self) -> str:
-        """Short description of the filter with its numbers, for a table."""
+        """Short text for a table: the kind of the filter, and its limits as numbers."""
         noise, rate = self.mechanism.noise_multiplier, self.mechanism.sample_rate
         return f"at most {self.step_cap} steps of noise {noise:g}, rate {rate:.4g}"
 

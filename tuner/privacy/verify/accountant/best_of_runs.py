@@ -1,4 +1,4 @@
-"""Rényi divergence of a step, and ε of a sealed search, which releases the best of a hidden number of runs K.
+"""Rényi divergence of a step, and ε of a sealed search, which releases the best of K runs. K is hidden.
 
 Two proofs bound the ε of a sealed search, and the smaller of their bounds counts:
 
@@ -36,11 +36,11 @@ _LARGE_DELTAS = (1e-3, 0.1)
 def renyi(rate: float, noise: float, order: float) -> tuple[float, float]:
     """Return a lower and an upper bound of the Rényi divergence of one Poisson-sampled Gaussian step.
 
-    The larger value of both adjacency directions counts. The divergence is log(1 + G)/(order − 1) with
+    The value for the worse direction of adjacency is returned. The divergence is log(1 + G)/(order − 1) with
     G = E_N[t^p − 1 − p·(t − 1)]. Here N is N(0, `noise`²), and t is the likelihood ratio. p is `order` in one
     direction and 1 − `order` in the other. The integrand is never negative, so nothing cancels. It is analytic in a
-    strip, so the error of the trapezoidal rule decreases exponentially as the step of the rule gets smaller. The step
-    is halved until two successive values agree to 1e-11.
+    strip, so the error of the trapezoidal rule decreases exponentially as the step size of the rule gets smaller. The
+    step size is halved until two successive results agree to 1e-11.
     """
     both = []
     for power in (order, 1 - order):
@@ -56,7 +56,7 @@ def renyi(rate: float, noise: float, order: float) -> tuple[float, float]:
 
 
 def _log_excess(rate: float, noise: float, power: float, step: float) -> float:
-    """Return log G for p = `power`, by the trapezoidal rule with the given step. `renyi` defines G and p."""
+    """Return log G for p = `power`, by the trapezoidal rule with step size `step`. `renyi` defines G and p."""
     reach = 14 * noise
     x = np.arange(min(power, 0.0) - reach, max(power, 1.0) + reach + step, step)
     exponent = (2 * x - 1) / (2 * noise**2)
@@ -147,7 +147,7 @@ class Law:
             count = max(runs, ceil(2 * self.mean)) + ceil(120 / self.gamma)
         if count > _TERMS:
             raise TooLargeError(
-                f"the tail of the law of the number of runs has {count} terms, above the limit of {_TERMS}"
+                f"the law of the number of runs has a tail of {count} terms; at most {_TERMS} are allowed"
             )
         eta, drop = self.shape, log1p(-self.gamma)
         scale = -eta * log(self.gamma)
@@ -176,7 +176,7 @@ class _Profile:
 
 
 class Selection:
-    """Bounds of the ε of a sealed search. Two proofs each give an ε, which has a lower and an upper bound.
+    """Bounds of the ε of a sealed search. Each of two proofs gives an ε, whose lower and upper bound are computed.
 
     Args:
         body: JSON of the filter, with ``law``, ``at_most``, ``runs`` and ``ratio``.
@@ -203,7 +203,7 @@ class Selection:
         self._proofs = [[proof(side) for proof in proofs] for side in (0, 1)]
 
     def epsilon(self, delta: float) -> tuple[float, float, float]:
-        """Return a lower and an upper bound of the better proof's ε at `delta`, and an upper bound of the other's."""
+        """Return a lower and an upper bound of the smaller proved ε at `delta`, and an upper bound of the larger."""
         # Orders that were not tried may give a slightly smaller ε, so the lower bound has a margin.
         low, high = ([self._truncated(proof, delta) for proof in proofs] for proofs in self._proofs)
         low[1:] = [found * (1 - _ORDERS_MISS) for found in low[1:]]
@@ -285,9 +285,9 @@ def _log_expm1_ratio(scale: float) -> float:
 
 
 def _least_order(function: Callable[[float], float]) -> float:
-    """Return the smallest value of `function` over Rényi orders.
+    """Return approximately the smallest value of `function` over Rényi orders.
 
-    Every order gives a valid bound, so the search may be coarse.
+    Every order gives a valid bound, so an approximation suffices.
     """
     return _least(lambda log_order: function(1 + exp(log_order)), _LOG_ORDERS, 12)
 
@@ -300,9 +300,9 @@ def _renyi_or_inf(part: Part, order: float) -> tuple[float, float]:
 
 
 def _least_over(function: Callable[[float], float]) -> float:
-    """Return the smallest value of `function` over ε₁ ≥ 0.
+    """Return approximately the smallest value of `function` over ε₁ ≥ 0.
 
-    Every ε₁ gives a valid bound, so the search may be coarse.
+    Every ε₁ gives a valid bound, so an approximation suffices.
     """
     return _least(function, [0.0, *np.geomspace(1e-4, 30.0, 40).tolist()], 20)
 

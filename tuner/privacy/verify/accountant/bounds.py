@@ -28,11 +28,11 @@ __all__ = [
 ]
 
 TOLERANCE = 0.005
-"""Largest relative amount by which the upper bound may exceed a confirmed claim."""
+"""Largest relative amount by which the upper bound of ε may exceed a confirmed claim."""
 _FAR = 0.1
-"""Largest relative amount by which a confirmed claim may exceed the upper bound.
+"""Largest relative amount by which a confirmed claim may exceed the upper bound of ε.
 
-For a sealed search, the larger of two upper bounds is meant: each of its two proofs gives one.
+For a sealed search, each of two proofs gives an upper bound. Here the larger of these bounds counts.
 """
 _SLACK = 1e-5
 """Absolute tolerance of ε. It is added to both relative tolerances."""
@@ -44,9 +44,9 @@ class EpsilonRange:
     """Lower and upper bound of ε.
 
     Attributes:
-        low: lower bound of the true ε. For a sealed search or a fixed order, it is a lower bound of the proved ε.
+        low: lower bound of the true ε. For a sealed search or a Rényi filter, it is a lower bound of the proved ε.
         high: proved upper bound of the true ε.
-        ceiling: largest claim that is accepted.
+        ceiling: largest claimed ε that is accepted.
         how: how the bounds were computed, in words.
     """
 
@@ -65,7 +65,7 @@ class Verdict:
 
 
 def epsilon_ranges(body: Mapping[str, Any], deltas: Sequence[float]) -> tuple[EpsilonRange, ...]:
-    """Return, at each of `deltas`, bounds of the ε that a search with this filter never exceeds.
+    """Return, at each of `deltas`, bounds of the ε that a search with the filter `body` never exceeds.
 
     Raises:
         KeyError: the filter's JSON lacks a value.
@@ -96,7 +96,7 @@ def epsilon_ranges(body: Mapping[str, Any], deltas: Sequence[float]) -> tuple[Ep
 def epsilon_ranges_of_steps(
     steps: Iterable[tuple[float, float, int]], deltas: Sequence[float]
 ) -> tuple[EpsilonRange, ...]:
-    """Return bounds of ε for fixed numbers of steps, at each of `deltas`.
+    """Return bounds of ε at each of `deltas`, for numbers of steps that are fixed in advance.
 
     `steps` has triples (sample_rate, noise_multiplier, number of steps). Errors are as in `epsilon_ranges`.
     """

@@ -15,15 +15,15 @@ Steps = Counter[tuple[float, float]]
 
 @dataclass
 class Counted:
-    """What the entries say about one search. The search claims (`epsilon`, `delta`)-DP.
+    """Charges of one search, as recounted from the ledger's entries. The search claims (`epsilon`, `delta`)-DP.
 
     Attributes:
         filters: JSON of the filter of each pool. The pool `training` has the training steps. If scores are protected,
             the pool `validation` has the private scores.
         charged: number of leased steps for each pool and each (sample_rate, noise_multiplier).
-        mechanisms: reserved (sample_rate, noise_multiplier) for each pool and trial.
-        begun: how often the search was charged as a whole. A sealed search that has begun must have 1, any other
-            search 0.
+        mechanisms: (sample_rate, noise_multiplier) that each trial reserved, for each pool.
+        begun: how often the search was charged as a whole. It must be 1 if the search is sealed and has begun, and 0
+            otherwise.
         open: whether the search is open.
     """
 
@@ -37,7 +37,7 @@ class Counted:
 
     @property
     def counts(self) -> bool:
-        """Whether the claim counts against the data set's cap."""
+        """Whether the search's claim counts against the data set's cap."""
         return self.open or self.begun > 0 or any(sum(steps.values()) for steps in self.charged.values())
 
     def steps(self, pool: str) -> list[tuple[float, float, int]]:
@@ -46,10 +46,10 @@ class Counted:
 
 
 def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str, Counted], Decimal, Decimal]:
-    """Return the searches of a data set by name, and the sums of ε and of δ over the searches that count.
+    """Return the searches of a data set by name, and the total ε and total δ that count against its cap.
 
     Args:
-        entries: (kind, body) of each entry, in the order of writing.
+        entries: (kind, body) of each entry, oldest first.
 
     Raises:
         KeyError: an entry lacks a value.

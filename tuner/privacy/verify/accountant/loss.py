@@ -39,7 +39,7 @@ _ROUNDING = 4e-15
 _WINDOW = 1e-13
 """Largest tilted mass that may be outside the window of the FFT, on each side."""
 _FAILS = 1e-4
-"""Share of δ that η may use up. The cut-off tails of all steps together may use up the same share."""
+"""Share of δ that the failure probability η may use. The cut-off tails of all steps may together use the same share."""
 GAP = 2e-3
 """Target for the distance between the lower and the upper bound of ε, as a share of ε."""
 _GOLDEN = (sqrt(5) - 1) / 2
@@ -65,19 +65,19 @@ class Exact:
 
 @dataclass(frozen=True)
 class _Losses:
-    """Distribution of the tilted sum of all split losses in one adjacency direction, on a window of the grid.
+    """Tilted distribution of the sum of all split losses, in one adjacency direction and on a window of the grid.
 
     Attributes:
         grid: h, the distance between grid points.
         tilt: θ.
         log_moment: log E[e^{θ·sum}].
         first: first loss of the window, as a multiple of h.
-        excess: E_θ[e^{−θ(sum − y)}·(1 − e^{y − sum})₊] at each loss y of the window, where sum is the sum of the split
-            losses. δ′(y) is this value times e^{log_moment − θy}.
+        excess: E_θ[e^{−θ(sum − y)}·(1 − e^{y − sum})₊] at each loss y of the window. E_θ is the mean under this tilted
+            distribution, and sum is the sum of the split losses. δ′(y) is this value times e^{log_moment − θy}.
         spread: c. The sum of the split losses exceeds the sum of the true losses by at most c, except with probability
             `failure`.
         failure: η.
-        cut: upper bound of the probability that any step's loss is in a tail that was cut off.
+        cut: upper bound of the probability that the loss of at least one step is in a tail that was cut off.
         rounding: rounding margin, relative to the tilted mass.
     """
 
@@ -122,7 +122,7 @@ class ComposedLoss:
 
     Attributes:
         directions: loss for removing a record and loss for adding one; a single entry if both losses are the same.
-        near: value of ε at which the search for ε starts.
+        near: value of ε at which the method `epsilon` starts its search.
     """
 
     directions: tuple[_Losses | Exact, ...]
@@ -171,7 +171,7 @@ def compose_losses(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> 
 
 
 def on_grid(parts: Sequence[Part], delta: float, *, gap: float = GAP) -> ComposedLoss:
-    """Return the composition on a grid of losses, even if a closed formula exists. So tests can compare both."""
+    """Return the composition on a grid of privacy losses, even if a closed formula exists. Tests compare the two."""
     total = sum(part.steps for part in parts)
     tail = _FAILS * delta / total
     longest = max(longest_loss(part, tail) for part in parts)
@@ -225,7 +225,7 @@ def _direction(parts: Sequence[Part], grid: float, tail: float, delta: float, *,
 
 
 def _convolved(masses: Sequence[Masses], grid: float, tilt: float, first: int, points: int) -> Array:
-    """Return the tilted sum's masses at `points` grid points from `first` on. Mass beyond them wraps around."""
+    """Return the masses of the tilted sum at `points` grid points from `first` on. Mass outside wraps around."""
     size = _fast_size(points)
     logarithm = np.zeros(size // 2 + 1, dtype=complex)
     offset = 0
@@ -244,7 +244,7 @@ def _convolved(masses: Sequence[Masses], grid: float, tilt: float, first: int, p
 
 
 def _excess(tilted: Array, grid: float, tilt: float) -> Array:
-    """Return the values of `_Losses.excess`. Sums start at the largest loss. Blocks of losses prevent overflow."""
+    """Return the values of `_Losses.excess`. Sums start at the largest loss. Working in blocks prevents overflow."""
     block = int(min(max(300 / ((tilt + 1) * grid), 1), 4096, len(tilted)))
     rows = np.pad(np.maximum(tilted, 0.0), (0, -len(tilted) % block)).reshape(-1, block)
     found = np.zeros_like(rows)
@@ -265,7 +265,7 @@ def _log_moment(masses: Sequence[Masses], tilt: float, grid: float) -> float:
 
 
 def _search_tilt(masses: Sequence[Masses], grid: float, delta: float) -> tuple[float, float]:
-    """Return the tilt θ, and the bound of ε at `delta` from the moment of order θ (Canonne, Kamath & Steinke 2020)."""
+    """Return the tilt θ, and the bound of ε at `delta` by the moment of order θ (Canonne, Kamath & Steinke 2020)."""
     rough = [part.coarse() for part in masses]
 
     def bound(log_tilt: float) -> float:
@@ -303,7 +303,7 @@ def golden_section(function: Callable[[float], float], places: Sequence[float], 
     """Return an approximate minimiser of `function`, and the smallest value that `function` takes at `places`.
 
     The function must fall and then rise. `places` must be in ascending order. A golden-section search of `turns` steps
-    starts around the best of `places`.
+    starts around the best member of `places`.
     """
     values = [function(place) for place in places]
     best = min(range(len(values)), key=values.__getitem__)
@@ -315,7 +315,7 @@ def golden_section(function: Callable[[float], float], places: Sequence[float], 
 
 
 def _under(function: Callable[[float], float], delta: float, above: float) -> float:
-    """Return an argument just below `above` at which the decreasing function exceeds `delta`; 0 if none was found."""
+    """Return an argument just below `above` at which `function` exceeds `delta`; 0 if no such argument was found."""
     share = 2 * GAP
     while share < 1:
         if function(above * (1 - share)) > delta:
@@ -325,7 +325,7 @@ def _under(function: Callable[[float], float], delta: float, above: float) -> fl
 
 
 def _crossing(function: Callable[[float], float], delta: float, low: float, high: float) -> tuple[float, float]:
-    """Return two close arguments between which the decreasing function crosses `delta`."""
+    """Return two close arguments between which `function`, which must decrease, crosses `delta`."""
     known = [log(max(function(place), 1e-300) / delta) for place in (low, high)]
     for turn in range(200):
         if high - low <= 1e-7 * high or high <= 1e-12:

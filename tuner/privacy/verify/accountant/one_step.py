@@ -63,7 +63,7 @@ class Masses:
         return top + log(float(np.exp(exponents - top).sum()))
 
     def coarse(self) -> Masses:
-        """Return the losses merged into at most 4096 groups. They make the search for θ and the window faster."""
+        """Return the losses merged into at most 4096 groups. With fewer losses, θ and the window are found faster."""
         group = max(1, ceil(len(self.weights) / 4096))
         pad = -len(self.weights) % group
         weights = np.pad(self.weights, (0, pad)).reshape(-1, group)
@@ -79,7 +79,7 @@ def masses_of(parts: Sequence[Part], grid: float, tail: float, *, adding: bool) 
     Args:
         parts: the steps.
         grid: h, the distance between the losses on the grid.
-        tail: largest probability of the tails that are cut off from each step.
+        tail: largest total probability of the tails that are cut off from the losses of each step.
         adding: True to compare (N, M), which adds a record; False to compare (M, N), which removes a record.
 
     Raises:
@@ -138,7 +138,7 @@ def _loss(x: float, rate: float, noise: float) -> float:
 
 
 def _normal_bins(edges: Array) -> Array:
-    """Return the standard normal probability between each two neighbouring edges, computed from the nearer tail."""
+    """Return the standard normal probability between each pair of neighbouring edges, computed from the nearer tail."""
     tails = 0.5 * np.array([erfc(edge) for edge in (np.abs(edges) / sqrt(2)).tolist()])
     above = edges >= 0
     lower = np.where(above, 1 - tails, tails)
