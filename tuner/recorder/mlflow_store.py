@@ -1,4 +1,4 @@
-"""Connections to MLflow: tracking addresses, clients and experiments. MLflow is imported silently, on first use."""
+"""Connections to MLflow: tracking addresses, clients and experiments. MLflow is imported at first use."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def absolute_uri(uri: str) -> str:
         if not path or path.startswith(":memory:"):
             raise InputError(
                 "tracking-uri-invalid",
-                f"tracking.uri: {uri} names no file, so the records would be lost. Name a file, for example "
+                f"`tracking.uri` names no file (got {uri}), so the records would be lost. Name a file, for example "
                 "sqlite:///runs/mlflow.db.",
             )
         return SQLITE + str(Path(path).resolve())
     if "://" not in uri or uri.startswith("file:"):
         raise InputError(
             "tracking-uri-invalid",
-            f"tracking.uri: {uri} is neither a database nor a tracking server. MLflow no longer accepts a plain "
-            "folder. Write for example sqlite:///runs/mlflow.db or http://HOST:5000.",
+            f"`tracking.uri` is neither a database nor a tracking server (got {uri}). MLflow no longer accepts a "
+            "plain folder. Write for example sqlite:///runs/mlflow.db or http://HOST:5000.",
         )
     return uri
 

@@ -29,7 +29,7 @@ __all__ = ["budget_values", "grant", "revoke", "set_cap", "write_budget_report"]
 
 
 def budget_values(url: str, dataset: str | None) -> dict[str, Any]:
-    """Return the facts of all data sets of a ledger, or of one data set.
+    """Return the facts of one data set in a ledger, or of all its data sets.
 
     Raises:
         InputError: no ledger exists, or it has no such data set.
@@ -83,7 +83,7 @@ def set_cap(
     state = ledger.dataset_state(owner)
     notes = []
     if order == "auto":
-        notes.append(f"The order is {asked:g}. The filter of this order admits the most Gaussian mechanisms.")
+        notes.append(f"The order is {asked:g}. No other order admits more Gaussian mechanisms.")
     if asked is not None:
         notes.append(f"δ is split between two rules: {rule(state.cap)}.")
     if within_cap(state) is False:
@@ -172,7 +172,7 @@ def _opened(url: str) -> Ledger:
     if not Ledger.exists(url):
         raise InputError(
             "no-ledger",
-            f"No ledger exists at {url}. The first private search creates it, or `tune budget set`. To name another "
+            f"No ledger exists at {url}. The first private search or `tune budget set` creates it. To choose another "
             "one, use --ledger.",
         )
     return Ledger.open(url, create=False)
@@ -275,7 +275,10 @@ def _with_odometer(state: DatasetState) -> dict[str, Any]:
 
 
 def _order_used(state: DatasetState) -> float | None:
-    """Return the committed fraction of the Rényi filter, or None without a filter or if a search has no Rényi bound."""
+    """Return the committed fraction of the Rényi filter.
+
+    Return None if there is no filter, or if a search has no Rényi bound.
+    """
     cap, held = state.cap, state.committed
     return None if cap is None or cap.units is None or held.unbounded else held.units / cap.units
 

@@ -97,7 +97,7 @@ def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
         scales = [each for each in space.scales(name) if not isinstance(dict(space.parameters)[each], Categorical)]
         if scales:
             product = " × ".join((name, *scales))
-            comparable = f"{name} alone says little if the other factors differ"
+            comparable = f"{name} values are comparable only if the other factors are equal"
             facts.append(("modelled", f"{product}, an absolute standard deviation: {comparable}"))
     if canonical_sampler(search.sampler.name) == "unimodal":
         from tuner.study.unimodal.inference.beliefs import Rules

@@ -75,7 +75,7 @@ class SweepFolder:
 
     @property
     def sealed(self) -> Path:
-        """Folder with the number of runs of a sealed search, and with all runs. Only the operator may read it."""
+        """Folder of all runs of a sealed search, and of the file with their number. Only the operator may read it."""
         return self.root / "sealed"
 
     @property

@@ -191,7 +191,7 @@ def _winner(sweep: SweepFolder, values: Mapping[str, object]) -> SealedWinner:
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Make files private: only this account may read what this process and its children write in the block."""
+    """Make files private: only this account may read what this process and its children write in the ``with`` block."""
     before = os.umask(0o077)
     try:
         yield

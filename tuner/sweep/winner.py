@@ -92,7 +92,7 @@ def _by_score(believed: TrialView, best: TrialView) -> str:
 
 
 def _apart(*scores: float | None) -> list[str]:
-    """Return the scores as texts with enough digits to tell them apart, and at least four."""
+    """Return the scores as texts with at least four digits, and enough digits to tell them apart."""
     texts: list[str] = []
     for digits in (4, 6, 17):
         texts = ["–" if score is None else f"{score:.{digits}g}" for score in scores]
