@@ -1,7 +1,7 @@
 """Choice of the filter (cap) of a composition search: the tightest of those that its search space allows.
 
 With ``noise_multiplier: auto``, this module computes the smallest noise with which all planned trials fit the filter,
-whatever parameters they draw. With a given or searched noise, it computes the largest filter whose ε is within the
+whatever parameters they have. With a given or searched noise, it computes the largest filter whose ε is within the
 budget.
 """
 

@@ -150,7 +150,7 @@ class Plan:
 
     @property
     def dearest(self) -> Choice:
-        """The batch size and noise whose longest trial costs most, approximately. The comparison of modes uses it."""
+        """Batch size and noise whose longest trial has the highest estimated cost. The mode comparison uses them."""
         return self.choices.dearest[0]
 
     def as_dict(self) -> dict[str, object]:

@@ -19,7 +19,7 @@ _QUIET = ("mlflow", "alembic", "urllib3.connectionpool")
 
 
 def hide_password(text: str) -> str:
-    """Return the text with ``***`` for the user names and passwords in its URLs."""
+    """Return the text with user names and passwords in its URLs replaced by ``***``."""
     return _USER_INFO.sub("***@", text)
 
 

@@ -2,8 +2,8 @@
 
 In MLflow, a sweep is a parent run and each trial is a child run. Recorded values may depend on private records only
 through a charged mechanism. The recorded metrics of a trial are therefore only the objective, the learning rate and
-metrics whose name starts with ``validation_``. Timestamps are accurate to the minute (see `records.Clock`). The metric
-``learning_rate_now`` is the learning rate of a step, because the name ``learning_rate`` belongs to a parameter.
+metrics whose name starts with ``validation_``. Timestamps are accurate to the minute (see `records.Clock`). The
+learning rate of a step is the metric ``learning_rate_now``, because a parameter has the name ``learning_rate``.
 """
 
 from __future__ import annotations

@@ -52,9 +52,10 @@ def set_cap(
 ) -> dict[str, Any]:
     """Set a data set's cap, and return its state.
 
-    The ledger is created if it does not exist. A data set that is part of another one, such as `cifar10_10k2k`, shares
-    its budget. `order` is the order of a Rényi filter that is used in addition to the sum of claims: a number, `auto`
-    or `none`. With None, the order does not change. With `new`, a name that looks misspelt is accepted.
+    The ledger is created if it does not exist. A data set that is part of a larger one, such as `cifar10_10k2k`,
+    shares the budget of the larger one. `order` is the order of a Rényi filter that is used in addition to the sum of
+    claims: a number, `auto` or `none`. With None, the order does not change. With `new`, a name that looks misspelt is
+    accepted.
 
     Raises:
         InputError: a number is out of range, or the name looks misspelt.
@@ -111,7 +112,7 @@ def grant(url: str, dataset: str, user: str, *, epsilon: float, delta: float) ->
     notes = [f"From now on only users with a share of {owner} can start a search on it."] if first else []
     committed = state.committed_by(user)
     if committed[0] > epsilon or committed[1] > delta:
-        notes.append(f"The searches of {user} have committed more than the share, so no more can start.")
+        notes.append(f"The searches of {user} have committed more than the share, so {user} can start no more.")
     return _changed(ledger, state, notes)
 
 

@@ -100,7 +100,7 @@ def on_public(plan: Plan) -> Plan:
 def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     """Return the report of a sweep from its folder, its study and its ledger.
 
-    With `spent`, the report includes the best score for each spent amount. Computing it takes about a second.
+    With `spent`, the report includes the best score as a function of the spending. Computing it takes about a second.
 
     Raises:
         InputError: the sweep stopped while its folder was being created.

@@ -145,7 +145,7 @@ class SweepFolder:
 
     @property
     def charged_run(self) -> SweepFolder | None:
-        """The charged run of a public search. None before the search has chosen the run's id.
+        """The charged run of a public search. It is None until the search has chosen the run's id.
 
         The folder of the charged run may not exist yet.
         """

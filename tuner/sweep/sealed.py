@@ -1,8 +1,8 @@
 """Sealed part of a sweep: the secret number of runs, the secrets of each run, and the release of the winner.
 
 A sealed search draws a random number K, trains K independent runs, and releases the best of them (docs/guarantees.md).
-K and the key of the runs' randomness come from the operating system's generator, before any record is read. Only the
-operator can read them.
+K and the key of the runs' randomness come from the operating system's random generator, before any record is read. Only
+the operator can read them.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class SealedRuns:
     def noise_key(self, trial: str) -> bytes:
         """Return the key of a run's batches and noise. A lost run is repeated with the same key.
 
-        A loss can depend on the key, for example if a drawn batch is too large for the memory. A new key would then
-        select runs by their batches.
+        Whether a run is lost can depend on its key, for example if a sampled batch is too large for the memory. A new
+        key would then select runs by their batches.
         """
         return self._draw("noise", trial)
 
