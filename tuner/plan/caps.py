@@ -203,7 +203,7 @@ def _order_of(choice: Choice, trials: int, privacy: PrivacySection) -> float:
 def _refuse_run(
     mechanism: SampledGaussian, steps: int, target: float, delta: float, *, held: str = ""
 ) -> BudgetRefusedError:
-    """Return the error for one run whose `steps` steps exceed ε. In it, the text `held` follows the run's ε."""
+    """Return the error for one run whose `steps` steps exceed ε. In the error, the text `held` follows the run's ε."""
     return BudgetRefusedError(
         "budget-too-small",
         f"One run of {steps} steps at noise multiplier {mechanism.noise_multiplier:g} has ε = "

@@ -24,7 +24,7 @@ _POINTS = 9
 
 
 def steps_per_trial(*, epochs: float, train_size: int, batch_size: int) -> int:
-    """Return the number of steps of one trial. In one epoch, each record is drawn once in expectation."""
+    """Return the number of steps of one trial. In one epoch, each record is sampled once in expectation."""
     return max(1, round(epochs * train_size / batch_size))
 
 

@@ -309,5 +309,5 @@ class MLflowRecorder:
             f"**Privacy budget.** {budget_sentence(view, unit=self._sweep.unit)} {steps}"
             "The metric `epsilon_spent` is the odometer: the ε of the steps charged so far.\n\n"
             "Times are accurate to the minute only, so short durations mean nothing. Exact durations would reveal how "
-            "many records were drawn."
+            "many records were sampled."
         )

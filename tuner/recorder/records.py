@@ -35,7 +35,7 @@ _EXCEPTION = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Warning|Inte
 class Clock:
     """Clock that returns strictly increasing timestamps, which are accurate to the minute only.
 
-    Exact durations would reveal how many records Poisson sampling drew. A timestamp is therefore the start of the
+    Exact durations would reveal how many records a batch contains. A timestamp is therefore the start of the
     current minute. If that is not later than the previous timestamp, it is one millisecond after the previous one.
 
     Args:

@@ -142,7 +142,7 @@ def _draw_excluded(axes: Axes, picture: CurvePicture) -> None:
 
 
 def _draw_points(axes: Axes, picture: CurvePicture) -> None:
-    """Draw one mark per trial, larger for more steps. If its score is missing or off the axis, it is at the edge."""
+    """Draw one mark per trial, larger for more steps. A missing or off-axis score is marked at the edge."""
     low, high = axes.get_ylim()
     labels: set[str] = set()
     for point in sorted(picture.points, key=lambda point: point.trial == picture.best):  # the best last, so on top

@@ -29,7 +29,7 @@ _TITLE = 30  # characters that fit above a plane
 def landscape_table(models: Sequence[Model]) -> Table:
     """Return a table with one row per model.
 
-    A row has the loss, the accuracy, the range of the sharpness, and the loss at both ends of the drawn line. The
+    A row has the loss, the accuracy, the range of the sharpness, and the loss at both ends of the random line. The
     sharpness depends on the random start, so its smallest and its largest value are shown.
     """
     made = Table(box=None, pad_edge=False, header_style="bold")

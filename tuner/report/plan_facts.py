@@ -122,7 +122,7 @@ def plan_warnings(plan: Plan) -> tuple[str, ...]:
         )
     if plan.private and plan.trials_that_fit == 0:
         found.append(
-            "no trial of the most expensive configuration fits the budget, so the sampler may draw "
+            "no trial of the most expensive configuration fits the budget, so the sampler may suggest "
             "configurations that cannot run: narrow the search space"
         )
     return tuple(found)

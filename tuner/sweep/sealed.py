@@ -68,7 +68,7 @@ class SealedRuns:
 
     @classmethod
     def of(cls, sweep: SweepFolder, *, law: RunLaw, at_most: int, begun: bool) -> SealedRuns:
-        """Return the stored secrets of a sweep. If there are none, draw and store them.
+        """Return the stored secrets of a sweep. If there are none, generate and store them.
 
         K has the distribution `law` and is at most `at_most`. If the search has `begun` in the ledger and the secrets
         are missing, a TunerError is raised, because a second draw of K could depend on results.

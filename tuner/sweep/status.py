@@ -53,7 +53,7 @@ FINISHED = (StopReason.DONE, StopReason.GRID, StopReason.FOUND)
 
 
 def state_of(sweep: SweepFolder) -> str:
-    """Return the state in the status file, or ``crashed`` if the file says running but no process holds the sweep."""
+    """Return the state in the status file, or ``crashed`` if the file says running but no process holds the lock."""
     state = str(sweep.read_status().get("state", SweepState.STARTING))
     return SweepState.CRASHED if state in RUNNING and not is_held(sweep) else state
 

@@ -91,7 +91,7 @@ def protected_scores(draft: Draft) -> Iterator[GateFinding]:
     except DatasetError:
         return
     if size < 1:
-        rule = "protected scores need at least one public validation record"
+        rule = "the public number of validation records must be at least 1 if scores are protected"
         yield GateFinding("validation-empty", f"{at}.fraction", rule, "Raise the fraction.")
 
 
