@@ -168,7 +168,7 @@ class Plan:
 
 
 _PARTS = (("validation", ScorePlan), ("selection", SealedFacts), ("public", PublicData))
-"""Fields of a plan that are None for some searches, with their classes."""
+"""Fields of a plan that are None for some searches, and the class of each field's other values."""
 
 _DERIVED = ("cap", "step_cap")
 """Fields of the JSON that are computed from the filter. A stored plan with other values is refused."""

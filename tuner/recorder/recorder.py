@@ -104,8 +104,8 @@ class MLflowRecorder:
     Args:
         folder: the sweep's folder, which may already contain a spool.
         sweep: facts about the sweep.
-        budget: the search's budget in the ledger; None if the search is not private. After a restart, the steps that
-            the ledger charged to a trial exceed the trial's step, because repeated steps are charged again.
+        budget: the search's budget in the ledger; None if the search is not private. After a restart, more
+            steps are charged to a trial than its step number shows, because repeated steps are charged again.
         send: whether to send the records to MLflow. False only writes the spool.
 
     Raises:

@@ -61,7 +61,7 @@ def record_winner(
 
 
 def _claim(sweep: SweepInfo) -> str:
-    """Return the sentences about a sealed search: its guarantee, and that only one run is shown."""
+    """Return the description of a sealed search: its guarantee, and a note that only one run is shown."""
     privacy, validation = sweep.settings["privacy"], sweep.settings["dataset"]["validation"]
     words = guarantee_words(
         float(privacy["epsilon"]),

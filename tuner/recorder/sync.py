@@ -1,4 +1,4 @@
-"""Functions for the records of an ended sweep: upload unsent records, and add the files of an export."""
+"""Functions for the records of an ended sweep: upload unsent records, and add exported files."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def public_records(plan: Plan) -> PublicData:
 
 
 def on_public(plan: Plan) -> Plan:
-    """Return the plan of the search on public records. Steps and noise are those of the private run."""
+    """Return the plan of the search on public records. Its steps and noise are those of the private run."""
     records = public_records(plan)
     nominal = replace(plan.nominal, sample_rate=records.sample_rate)
     return replace(plan, dataset=records.name, train_size=records.train_size, nominal=nominal, validation=None)

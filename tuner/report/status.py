@@ -174,7 +174,7 @@ def _winner_lines(values: dict[str, Any]) -> Iterable[str]:
 
 
 def follow_sweep(sweep: SweepFolder, *, every: float) -> None:
-    """Print a line whenever the sweep changes, until it ends."""
+    """Print a line whenever the sweep changes, until the sweep ends."""
     last = ""
     while True:
         report = read_sweep(sweep)

@@ -1,4 +1,4 @@
-"""Gates for the unimodal sampler and the unimodal pruner, which check their options and their unimodal parameter."""
+"""Gates for unimodal samplers and pruners. The gates check the options and the unimodal parameter."""
 
 from __future__ import annotations
 
