@@ -174,7 +174,7 @@ def _opened(url: str) -> Ledger:
         raise InputError(
             "no-ledger",
             f"No ledger exists at {url}. The first private search or `tune budget set` creates it. To choose another "
-            "one, use --ledger.",
+            "ledger, use --ledger.",
         )
     return Ledger.open(url, create=False)
 
