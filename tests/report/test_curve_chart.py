@@ -95,6 +95,6 @@ def test_what_was_spent_has_two_lines_and_the_cap_where_it_is_near() -> None:
     found = spending_of(SPENT_TRIALS)
     drawn = series(spending_chart(found, "m"))
     assert drawn["this search"] == [(row.epsilon, row.best) for row in found.rows]
-    assert drawn["the same trials, each run to its end"] == [(row.whole_epsilon, row.best) for row in found.rows]
+    assert drawn["the same trials, if none had ended early"] == [(row.whole_epsilon, row.best) for row in found.rows]
     assert drawn["the cap"] == [(20.0, 0.0), (20.0, 1.0)]
     assert "the cap" not in series(spending_chart(spending_of(SPENT_TRIALS, cap=500.0), "m"))

@@ -101,7 +101,7 @@ def act(driver: StudyDriver, trial_id: str, step: int, metrics: dict[str, float]
 
 
 def checkpoint_finder(folder: Path) -> FindCheckpoint:
-    """Return a function that maps a trial id to the step of the trial's last checkpoint, or to None."""
+    """Return a function that returns the step of a trial's last checkpoint, or None if the trial has no checkpoint."""
 
     def find(trial_id: str) -> int | None:
         path = checkpoint_path(folder, trial_id)

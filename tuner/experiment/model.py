@@ -31,7 +31,7 @@ _LEDGER = "DP_TUNER_LEDGER"  # also the default of `tune budget --ledger` and `t
 
 
 def _shared_ledger() -> str | None:
-    """Return the ledger that DP_TUNER_LEDGER names as an absolute URL, or None if the variable is not set."""
+    """Return the absolute URL of the ledger in DP_TUNER_LEDGER, or None if this variable is not set."""
     from tuner.privacy.ledger.stores import absolute_url
 
     named = os.environ.get(_LEDGER)
@@ -134,7 +134,7 @@ class Experiment(Section):
         )
 
     def public_request(self, data_dir: str | None = None) -> DatasetRequest:
-        """Return the request for the PUBLIC records of ``accounting: public``. They are split like the private ones.
+        """Return the request for the PUBLIC records of ``accounting: public``. They are split like private records.
 
         Raises:
             InputError: the experiment has no public records.

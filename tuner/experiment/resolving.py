@@ -29,7 +29,7 @@ def with_defaults(space: SearchSpace, *, method: str) -> SearchSpace:
 
 
 def hyperparameter_defaults(method: str) -> dict[str, Scalar]:
-    """Return the default values of a method's hyper-parameters, by name, except those that affect the budget."""
+    """Return the defaults of a method's hyper-parameters by name, without parameters that affect the budget."""
     settings = ScheduleSettings()
     values = {each.name: each.default for each in fields(METHODS[method]) if each.default is not MISSING}
     values["schedule"] = settings.kind

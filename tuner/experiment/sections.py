@@ -72,7 +72,7 @@ class ValidationSection(Section):
 
 
 class RecordsSection(Section):
-    """Name of a data set. A name that is not shipped needs the path of the user's npz file and its PUBLIC size."""
+    """Name of a data set. For the user's own data, the path of an npz file and a PUBLIC size are also needed."""
 
     name: Word
     path: Word | None = None

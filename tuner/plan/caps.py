@@ -1,7 +1,7 @@
 """Choice of the filter (cap) of a composition search: the tightest of those that its search space allows.
 
 With ``noise_multiplier: auto``, this module computes the smallest noise with which all planned trials fit the filter,
-whatever parameters they draw. With a given or searched noise, it computes the largest filter whose ε is within the
+whatever parameters they have. With a given or searched noise, it computes the largest filter whose ε is within the
 budget.
 """
 
@@ -89,7 +89,7 @@ def _kinds(choices: Choices, trials: int, cap: str) -> tuple[str, ...]:
 
 
 def _looseness(filter: Filter, choices: Choices) -> tuple[float, float]:
-    """Return a sort key. It is smallest for the filter with the least noise, then for the one that fits most trials."""
+    """Return a sort key. It is smallest for the filter with the least noise, then for the one with the most trials."""
     held = filter.trials_that_fit(choices.menu, 10**9)[0]
     return (choices.noise or 0.0), -float(held)
 
@@ -131,7 +131,7 @@ def _share(choices: Choices, trials: int) -> int:
 
 
 def _largest_book(choices: Choices, trials: int, target: float, delta: float) -> CouponBook:
-    """Return the coupon book with all planned quotas times one factor, the largest that fits ε (to 0.1 %)."""
+    """Multiply all planned quotas by the largest factor that fits ε (to 0.1 %), and return the coupon book."""
     planned = sum(_share(choices, trials) * choice.weight**2 for choice in choices.menu)
     guess = log(guess_gdp(target, delta) ** 2 / planned)
     low, high = -inf, inf  # logarithms of a factor that fits, and of one that does not
@@ -203,7 +203,7 @@ def _order_of(choice: Choice, trials: int, privacy: PrivacySection) -> float:
 def _refuse_run(
     mechanism: SampledGaussian, steps: int, target: float, delta: float, *, held: str = ""
 ) -> BudgetRefusedError:
-    """Return the error for one run whose `steps` steps exceed ε. The message has the text `held` after the run's ε."""
+    """Return the error for one run whose `steps` steps exceed ε. In the error, the text `held` follows the run's ε."""
     return BudgetRefusedError(
         "budget-too-small",
         f"One run of {steps} steps at noise multiplier {mechanism.noise_multiplier:g} has ε = "

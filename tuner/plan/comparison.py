@@ -34,7 +34,8 @@ def comparison(plan: Plan) -> tuple[ModeRow, ...]:
     """Compare the modes. Each run is as long as the plan's most expensive run, and each noise is calibrated exactly.
 
     If the plan's noise was calibrated, the row of the plan's own mode shows this noise. All other rows assume one
-    mechanism for all runs and, in a sealed search, a geometric number of runs. The plan may use others.
+    mechanism for all runs and, in a sealed search, a geometric number of runs. The plan may
+    use other mechanisms or another distribution.
     """
     rate, steps, target, delta = plan.dearest.sample_rate, plan.dearest.longest, plan.epsilon, plan.delta
     own = plan.accounting if plan.noise_source == "calibrated" else ""

@@ -30,7 +30,7 @@ _QUANTILES = (("50", 0.5), ("90", 0.9), ("99", 0.99))
 
 @dataclass(frozen=True, kw_only=True)
 class SealedFacts:
-    """The number of runs of a sealed search, and its price in ε.
+    """Facts about a sealed search: its number of runs, and its price in ε.
 
     Attributes:
         quantiles: quantiles of the number of runs, with the keys ``50``, ``90`` and ``99`` (per cent), and the maximum

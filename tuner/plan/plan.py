@@ -150,7 +150,7 @@ class Plan:
 
     @property
     def dearest(self) -> Choice:
-        """The batch size and noise whose longest trial costs most, approximately. The comparison of modes uses it."""
+        """Batch size and noise whose longest trial has the highest estimated cost. The mode comparison uses them."""
         return self.choices.dearest[0]
 
     def as_dict(self) -> dict[str, object]:
@@ -168,7 +168,7 @@ class Plan:
 
 
 _PARTS = (("validation", ScorePlan), ("selection", SealedFacts), ("public", PublicData))
-"""Fields of a plan that are None for some searches, with their classes."""
+"""Fields of a plan that are None for some searches, and the class of each field's other values."""
 
 _DERIVED = ("cap", "step_cap")
 """Fields of the JSON that are computed from the filter. A stored plan with other values is refused."""

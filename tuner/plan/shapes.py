@@ -24,7 +24,7 @@ _POINTS = 9
 
 
 def steps_per_trial(*, epochs: float, train_size: int, batch_size: int) -> int:
-    """Return the number of steps of one trial. In one epoch, each record is drawn once in expectation."""
+    """Return the number of steps of one trial. In one epoch, each record is sampled once in expectation."""
     return max(1, round(epochs * train_size / batch_size))
 
 
@@ -61,7 +61,7 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """Parameters that determine a trial's privacy cost: the values in the file, and the domains of searched ones."""
+    """Parameters that determine a trial's privacy cost: fixed values from the file, and domains of searched ones."""
 
     train_size: int  # public
     batch_size: int
@@ -162,6 +162,6 @@ class Choices:
         return tuple(sorted(found, key=lambda shape: (shape.steps, shape.batch_size, shape.noise_multiplier or 0.0)))
 
     def _values(self, name: str, otherwise: float | None, *, points: int) -> Sequence[float]:
-        """Return a parameter's options, or `points` values of its range with both ends, or its fixed value."""
+        """Return a parameter's options, or `points` values of its range including both ends, or its fixed value."""
         domain = self.searched.get(name)
         return [otherwise] if domain is None else domain.grid(points)  # type: ignore[return-value, list-item]

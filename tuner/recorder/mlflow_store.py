@@ -1,4 +1,4 @@
-"""Connections to MLflow: tracking addresses, clients and experiments. MLflow is imported silently, on first use."""
+"""Connections to MLflow: tracking addresses, clients and experiments. MLflow is imported at first use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUIET = ("mlflow", "alembic", "urllib3.connectionpool")
 
 
 def hide_password(text: str) -> str:
-    """Return the text with ``***`` for the user names and passwords in its URLs."""
+    """Return the text with user names and passwords in its URLs replaced by ``***``."""
     return _USER_INFO.sub("***@", text)
 
 
@@ -37,15 +37,15 @@ def absolute_uri(uri: str) -> str:
         if not path or path.startswith(":memory:"):
             raise InputError(
                 "tracking-uri-invalid",
-                f"tracking.uri: {uri} names no file, so the records would be lost. Name a file, for example "
+                f"`tracking.uri` names no file (got {uri}), so the records would be lost. Name a file, for example "
                 "sqlite:///runs/mlflow.db.",
             )
         return SQLITE + str(Path(path).resolve())
     if "://" not in uri or uri.startswith("file:"):
         raise InputError(
             "tracking-uri-invalid",
-            f"tracking.uri: {uri} is neither a database nor a tracking server. MLflow no longer accepts a plain "
-            "folder. Write for example sqlite:///runs/mlflow.db or http://HOST:5000.",
+            f"`tracking.uri` is neither a database nor a tracking server (got {uri}). MLflow no longer accepts a "
+            "plain folder. Write for example sqlite:///runs/mlflow.db or http://HOST:5000.",
         )
     return uri
 

@@ -2,8 +2,8 @@
 
 In MLflow, a sweep is a parent run and each trial is a child run. Recorded values may depend on private records only
 through a charged mechanism. The recorded metrics of a trial are therefore only the objective, the learning rate and
-metrics whose name starts with ``validation_``. Timestamps are accurate to the minute (see `records.Clock`). The metric
-``learning_rate_now`` is the learning rate of a step, because the name ``learning_rate`` belongs to a parameter.
+metrics whose name starts with ``validation_``. Timestamps are accurate to the minute (see `records.Clock`). The
+learning rate of a step is the metric ``learning_rate_now``, because a parameter has the name ``learning_rate``.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ class MLflowRecorder:
     Args:
         folder: the sweep's folder, which may already contain a spool.
         sweep: facts about the sweep.
-        budget: the search's budget in the ledger; None if the search is not private. After a restart, the steps that
-            the ledger charged to a trial exceed the trial's step, because repeated steps are charged again.
+        budget: the search's budget in the ledger; None if the search is not private. After a restart, more
+            steps are charged to a trial than its step number shows, because repeated steps are charged again.
         send: whether to send the records to MLflow. False only writes the spool.
 
     Raises:
@@ -309,5 +309,5 @@ class MLflowRecorder:
             f"**Privacy budget.** {budget_sentence(view, unit=self._sweep.unit)} {steps}"
             "The metric `epsilon_spent` is the odometer: the ε of the steps charged so far.\n\n"
             "Times are accurate to the minute only, so short durations mean nothing. Exact durations would reveal how "
-            "many records were drawn."
+            "many records were sampled."
         )

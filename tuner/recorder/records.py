@@ -35,7 +35,7 @@ _EXCEPTION = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w*(?:Error|Exception|Warning|Inte
 class Clock:
     """Clock that returns strictly increasing timestamps, which are accurate to the minute only.
 
-    Exact durations would reveal how many records Poisson sampling drew. A timestamp is therefore the start of the
+    Exact durations would reveal how many records a batch contains. A timestamp is therefore the start of the
     current minute. If that is not later than the previous timestamp, it is one millisecond after the previous one.
 
     Args:
@@ -88,7 +88,7 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, str]:
 
 
 def public_reason(reason: str) -> str:
-    """Return a reason for the end of a trial or sweep without the message of an exception.
+    """Return the reason why a trial or sweep ended, without any exception's message.
 
     The message of an exception may depend on private records, so only the exception's name is returned.
     """
@@ -119,7 +119,7 @@ def metrics_record(
 
 
 def artifact_record(path: Path | str, *, under: str = "") -> dict[str, object]:
-    """Return the record of a file or folder to upload to the folder `under` of the parent run's artifacts."""
+    """Return the record that requests the upload of a file or folder, to `under` in the parent run's artifacts."""
     return {"kind": "artifact", "path": str(path), "under": under}
 
 

@@ -30,8 +30,9 @@ def record_winner(
 ) -> None:
     """Write the records of the parent run and the winner's run to the spool. `sync.send_unsent` uploads them.
 
-    The number of records and their timestamps do not depend on the number of runs. If a call was complete, another
-    call writes nothing. If a call crashed, the next call repeats every record, which changes nothing in MLflow.
+    The number of records and their timestamps do not depend on the number of runs. After a complete call, a
+    second call writes nothing. After a crash, the next call repeats every record. Repeated records change nothing in
+    MLflow.
 
     Args:
         folder: the sweep's folder.
@@ -39,7 +40,8 @@ def record_winner(
         parameters: the winner's configuration, or None if the search has no winner.
         score: the winner's score.
         artifacts: files for the parent run.
-        day: midnight at the start of the sweep's day. The timestamps of all records follow directly after it.
+        day: midnight at the start of the day on which the sweep began. The timestamps of all records follow directly
+            after it.
 
     Raises:
         TrackingError: the spool cannot be written.
@@ -59,7 +61,7 @@ def record_winner(
 
 
 def _claim(sweep: SweepInfo) -> str:
-    """Return the sentences about a sealed search: its guarantee, and that only one run is shown."""
+    """Return the description of a sealed search: its guarantee, and a note that only one run is shown."""
     privacy, validation = sweep.settings["privacy"], sweep.settings["dataset"]["validation"]
     words = guarantee_words(
         float(privacy["epsilon"]),

@@ -30,7 +30,7 @@ _REFUSALS = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "IN
 
 @dataclass
 class _Pending:
-    """Metrics, parameters and tags of one run that are collected to be logged in few requests."""
+    """Collected metrics, parameters and tags of one run. They are logged together, in few requests."""
 
     metrics: list[Any] = field(default_factory=list)
     params: dict[str, str] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class Shipper:
         self.sent += count
 
     def _send_one_by_one(self, lines: list[SpoolLine], error: Exception) -> None:
-        """Send each record in its own request. Save records that MLflow will never accept as refused."""
+        """Send each record in its own request. If MLflow will never accept a record, move it to the refused records."""
         if not self._runs_exist():
             # A run was deleted in MLflow. The next call finds or creates the runs again, and sends every record again.
             self._runs.clear()
@@ -180,7 +180,7 @@ class Shipper:
             self._client.set_terminated(run, status=record["status"], end_time=record["t"])
 
     def _without_changed_parameters(self, run: str, record: dict[str, Any]) -> dict[str, Any]:
-        """Turn the parameters that a resumed sweep has changed into tags. MLflow refuses to change a parameter."""
+        """If a resumed sweep changed a parameter, record it as a tag. MLflow refuses to change a parameter."""
         logged: dict[str, str] = self._client.get_run(run).data.params
         settings: dict[str, str] = record["params"]
         changed = {name: value for name, value in settings.items() if logged.get(name, value) != value}
@@ -214,7 +214,7 @@ class Shipper:
             params, tags = params[_OTHERS_A_REQUEST:], tags[_OTHERS_A_REQUEST:]
 
     def _run(self, record: dict[str, Any]) -> str:
-        """Return the id of the MLflow run of the record's trial, or of the parent run. Create missing runs."""
+        """Return the id of the record's MLflow run: the run of its trial, or the parent run. Create missing runs."""
         trial = str(record.get("trial") or _PARENT)
         if trial not in self._runs:
             self._runs[trial] = self._find(trial) or self._create(trial, record)
@@ -251,6 +251,6 @@ def _metrics(record: dict[str, Any]) -> list[Any]:
 
 
 class _MissingArtifactError(TrackingError):
-    """A recorded artifact no longer exists. A retry cannot succeed, so its record is saved as refused."""
+    """A recorded artifact no longer exists. A retry cannot succeed, so its record is moved to the refused records."""
 
     error_code = "RESOURCE_DOES_NOT_EXIST"

@@ -226,7 +226,7 @@ class Acknowledgement:
         return end if target == self._target and self._fits_spool(start, end, checksum) else 0
 
     def store(self, line: SpoolLine) -> None:
-        """Store that MLflow has every record up to and including `line`."""
+        """Mark every record up to and including `line` as received by MLflow."""
         value = {"start": line.start, "end": line.end, "crc": line.checksum, "target": self._target}
         write_text(self._path, json.dumps(value))
 

@@ -1,4 +1,4 @@
-"""Functions for the records of an ended sweep: upload unsent records, and add the files of an export."""
+"""Functions for the records of an ended sweep: upload unsent records, and add exported files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def send_unsent(folder: Path, *, uri: str | None = None) -> SendStatus:
     """Upload the unsent records of a sweep to MLflow. A second call changes nothing.
 
     If the sweep's process died, the sweep and its running trials first get the status ``KILLED`` and the state
-    ``crashed``. A resume opens them again. With a `uri`, every record is sent to that address, not to the sweep's own.
+    ``crashed``. A resume opens them again. With a `uri`, every record is sent to that address instead of the sweep's
+    own address.
 
     Raises:
         TrackingError: the spool is missing or damaged, or MLflow cannot be reached. Unsent records stay on the disk.

@@ -25,7 +25,7 @@ _PAGE = "#/experiments?workflowType=machine_learning"  # MLflow's default view, 
 
 
 def serve_ui(uri: str, *, port: int) -> int:
-    """Serve MLflow's pages of a tracking store on this machine only, and return the server's exit code.
+    """Serve a tracking store's MLflow pages to this machine only, and return the server's exit code.
 
     If `uri` is a tracking server, nothing is started, and the address of the server's own pages is printed.
 

@@ -29,7 +29,7 @@ __all__ = ["budget_values", "grant", "revoke", "set_cap", "write_budget_report"]
 
 
 def budget_values(url: str, dataset: str | None) -> dict[str, Any]:
-    """Return the facts of all data sets of a ledger, or of one data set.
+    """Return the facts of one data set in a ledger, or of all its data sets.
 
     Raises:
         InputError: no ledger exists, or it has no such data set.
@@ -52,9 +52,10 @@ def set_cap(
 ) -> dict[str, Any]:
     """Set a data set's cap, and return its state.
 
-    The ledger is created if it does not exist. A data set that is part of another one, such as `cifar10_10k2k`, shares
-    its budget. `order` is the order of a Rényi filter that is used in addition to the sum of claims: a number, `auto`
-    or `none`. With None, the order does not change. With `new`, a name that looks misspelt is accepted.
+    The ledger is created if it does not exist. A data set that is part of a larger one, such as `cifar10_10k2k`,
+    shares the budget of the larger one. `order` is the order of a Rényi filter that is used in addition to the sum of
+    claims: a number, `auto` or `none`. With None, the order does not change. With `new`, a name that looks misspelt is
+    accepted.
 
     Raises:
         InputError: a number is out of range, or the name looks misspelt.
@@ -83,7 +84,7 @@ def set_cap(
     state = ledger.dataset_state(owner)
     notes = []
     if order == "auto":
-        notes.append(f"The order is {asked:g}. The filter of this order admits the most Gaussian mechanisms.")
+        notes.append(f"The order is {asked:g}. No other order admits more Gaussian mechanisms.")
     if asked is not None:
         notes.append(f"δ is split between two rules: {rule(state.cap)}.")
     if within_cap(state) is False:
@@ -111,7 +112,7 @@ def grant(url: str, dataset: str, user: str, *, epsilon: float, delta: float) ->
     notes = [f"From now on only users with a share of {owner} can start a search on it."] if first else []
     committed = state.committed_by(user)
     if committed[0] > epsilon or committed[1] > delta:
-        notes.append(f"The searches of {user} have committed more than the share, so no more can start.")
+        notes.append(f"The searches of {user} have committed more than the share, so {user} can start no more.")
     return _changed(ledger, state, notes)
 
 
@@ -172,8 +173,8 @@ def _opened(url: str) -> Ledger:
     if not Ledger.exists(url):
         raise InputError(
             "no-ledger",
-            f"No ledger exists at {url}. The first private search creates it, or `tune budget set`. To name another "
-            "one, use --ledger.",
+            f"No ledger exists at {url}. The first private search or `tune budget set` creates it. To choose another "
+            "ledger, use --ledger.",
         )
     return Ledger.open(url, create=False)
 
@@ -275,7 +276,10 @@ def _with_odometer(state: DatasetState) -> dict[str, Any]:
 
 
 def _order_used(state: DatasetState) -> float | None:
-    """Return the committed fraction of the Rényi filter, or None without a filter or if a search has no Rényi bound."""
+    """Return the committed fraction of the Rényi filter.
+
+    Return None if there is no filter, or if a search has no Rényi bound.
+    """
     cap, held = state.cap, state.committed
     return None if cap is None or cap.units is None or held.unbounded else held.units / cap.units
 

@@ -27,7 +27,7 @@ _HIDDEN = "not shown, because its growth could reveal when a sealed search ended
 
 
 def budget_page(values: Values, points: Sequence[Point]) -> str:
-    """Return the page. `values` are those of `tune budget report --json`. `points` are the points of the chart."""
+    """Return the page. `values` are those of `tune budget report --json`. `points` are those of its chart."""
     holds = values["guarantee"]
     figure = budget_chart(points, until=values["made"])
     return page_from(
@@ -38,7 +38,7 @@ def budget_page(values: Values, points: Sequence[Point]) -> str:
         person="person (with all records of that person)" if values["unit"] == "user" else "record",
         sure="" if holds is None else sureness(holds["epsilon"]),
         large=holds is not None and holds["epsilon"] > _LARGE,
-        picture=figure and page_picture(figure, "ε committed over time, and the cap. The history has the numbers."),
+        picture=figure and page_picture(figure, "Committed ε over time, and the cap. The history lists the numbers."),
         shares=[_share_cells(share) for share in values["shares"]],
         all_revoked=not any(share_in_force(share["granted"]) for share in values["shares"]),
         searches=[_search_cells(search) for search in values["searches"]],
@@ -79,7 +79,7 @@ def budget_chart(points: Sequence[Point], *, until: str) -> Figure | None:
 def sureness(epsilon: float) -> str:
     """Return, as text, how sure an observer can become that a record was used.
 
-    If the observer is 50 % sure at first, the limit is e^ε / (1 + e^ε). It is rounded up.
+    If the observer is 50 % sure at first, the limit is e^ε / (1 + e^ε). The limit in the text is rounded upward.
     """
     unsure = 100 / (1 + math.exp(min(epsilon, 700.0)))
     digits = max(1, 1 - math.floor(math.log10(unsure))) if unsure < 10 else 1

@@ -25,7 +25,7 @@ _ABOUT_THE_PICTURE = "Every dot "  # begins the paragraph that explains the pict
 
 
 class CardHtml(NamedTuple):
-    """HTML of a card for a page. The reader can unfold `details`, which may be empty."""
+    """Privacy card as HTML: the visible part `page`, and the part `details`, which the reader can unfold."""
 
     page: Markup
     details: Markup

@@ -43,7 +43,7 @@ STATE_MARKS: dict[str, dict[str, Any]] = {
 
 @styled()
 def trials_chart(report: SweepReport) -> Figure | None:
-    """Draw the scores of all trials in order, and the best score so far. Return None if there is no score."""
+    """Draw the score of each trial by trial number, and the best score so far. Return None if there is no score."""
     from matplotlib.ticker import MaxNLocator
 
     scored = [trial for trial in report.trials if trial.score is not None]
@@ -62,7 +62,7 @@ def trials_chart(report: SweepReport) -> Figure | None:
 
 @styled()
 def parameter_chart(report: SweepReport, name: str) -> Figure | None:
-    """Draw the scores over one parameter, on its sampling scale. Return None if there are fewer than two scores."""
+    """Draw the scores against one parameter, on its sampling scale. Return None if there are fewer than two scores."""
     scored = [trial for trial in report.trials if trial.score is not None and name in trial.parameters]
     if len(scored) < 2:
         return None
@@ -88,7 +88,7 @@ def parameter_chart(report: SweepReport, name: str) -> Figure | None:
 
 @styled()
 def steps_chart(report: SweepReport) -> Figure | None:
-    """Draw the scores over the steps, for each trial with at least two reports. The winner is bold.
+    """Draw the scores against the steps, for each trial with at least two reports. The winner is bold.
 
     Return None if no trial has two reports.
     """

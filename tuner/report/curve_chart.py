@@ -1,4 +1,4 @@
-"""Charts of a unimodal search: the estimated curve, and the best score over the spent budget."""
+"""Charts of a unimodal search: the estimated curve, and the best score as a function of the spent budget."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LETTERS = 110  # characters in a line under a chart
 
 @styled()
 def curve_chart(picture: CurvePicture, metric: str, *, title: str = "") -> Figure | None:
-    """Draw the trials, the curve with its band, and the excluded values. Return None if there is no trial.
+    """Draw the trials, the curve with its band, and the excluded parameter values. Return None if there is no trial.
 
     With a title, the findings are printed below the chart.
     """
@@ -83,7 +83,7 @@ def axis_ticks(picture: CurvePicture) -> list[float]:
 
 @styled()
 def spending_chart(spending: Spending, metric: str) -> Figure | None:
-    """Draw the best score over the spent ε (or steps), once as spent and once as if no trial had been stopped."""
+    """Draw the best score against the spent ε (or steps). A second line assumes that no trial was stopped."""
     rows = [row for row in spending.rows if row.best is not None]
     if not rows:
         return None
@@ -94,7 +94,7 @@ def spending_chart(spending: Spending, metric: str) -> Figure | None:
     spent = [row.epsilon or 0.0 if spending.with_epsilon else row.steps for row in rows]
     whole = [row.whole_epsilon or 0.0 if spending.with_epsilon else row.whole_steps for row in rows]
     for places, colour, dash, label in (
-        (whole, BLACK, "--", "the same trials, each run to its end"),
+        (whole, BLACK, "--", "the same trials, if none had ended early"),
         (spent, GREEN, "-", "this search"),
     ):
         axes.step(places, scores, where="post", marker="o", markersize=4, color=colour, linestyle=dash, label=label)
@@ -107,7 +107,7 @@ def spending_chart(spending: Spending, metric: str) -> Figure | None:
 
 
 def _score_range(picture: CurvePicture) -> tuple[float, float]:
-    """Return the range of the score axis. Scores of incomplete trials and much worse scores may be outside."""
+    """Return the range of the score axis. Scores of incomplete trials and very bad scores may lie outside it."""
     sign = 1.0 if picture.maximize else -1.0
     every = [sign * point.score for point in picture.points if point.score is not None]
     whole = [sign * point.score for point in picture.points if point.score is not None and point.state == "complete"]
@@ -128,10 +128,10 @@ def _score_range(picture: CurvePicture) -> tuple[float, float]:
 
 
 def _draw_excluded(axes: Axes, picture: CurvePicture) -> None:
-    """Shade the values that the pruner has excluded."""
+    """Shade the parameter values that the pruner has excluded."""
     if not picture.where:
         return
-    label = f"excluded: the best is {picture.where} (level {100 * picture.level:.3g} %)"
+    label = f"excluded: the best value is {picture.where} (level {100 * picture.level:.3g} %)"
     for begin, end in ((None, picture.above), (picture.below, None)):
         if begin is None and end is None:
             continue
@@ -142,7 +142,7 @@ def _draw_excluded(axes: Axes, picture: CurvePicture) -> None:
 
 
 def _draw_points(axes: Axes, picture: CurvePicture) -> None:
-    """Draw one mark per trial, larger for more steps. Without a score inside the axis, the mark is at the edge."""
+    """Draw one mark per trial, larger for more steps. A missing or off-axis score is marked at the edge."""
     low, high = axes.get_ylim()
     labels: set[str] = set()
     for point in sorted(picture.points, key=lambda point: point.trial == picture.best):  # the best last, so on top

@@ -1,4 +1,4 @@
-"""Curves of a unimodal search for the report, for the live view, and as files for MLflow."""
+"""Curves of a unimodal search. They appear in the report and the live view, and as files in MLflow."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class CurveWatch(Observer):
             self._due = self._clock() + _SECONDS
 
     def _files(self, curve: CurvePicture) -> dict[Path, str]:
-        """Return the SVG picture and the JSON file of its numbers, as text by path in the sweep's folder."""
+        """Return the text of two files, by path in the sweep's folder: the SVG picture, and its numbers as JSON."""
         name = re.sub(r"[^\w.-]", "_", curve.parameter)
         numbers = {"sweep": self._name, "metric": self._metric, **curve.as_dict()}
         return {

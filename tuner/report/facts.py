@@ -91,7 +91,7 @@ def public_records(plan: Plan) -> PublicData:
 
 
 def on_public(plan: Plan) -> Plan:
-    """Return the plan of the search on public records. It has the same steps and noise, and its own sample rate."""
+    """Return the plan of the search on public records. Its steps and noise are those of the private run."""
     records = public_records(plan)
     nominal = replace(plan.nominal, sample_rate=records.sample_rate)
     return replace(plan, dataset=records.name, train_size=records.train_size, nominal=nominal, validation=None)
@@ -100,7 +100,7 @@ def on_public(plan: Plan) -> Plan:
 def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     """Return the report of a sweep from its folder, its study and its ledger.
 
-    With `spent`, the report includes the best score for each spent amount. Computing it takes about a second.
+    With `spent`, the report includes the best score as a function of the spending. Computing it takes about a second.
 
     Raises:
         InputError: the sweep stopped while its folder was being created.
@@ -193,7 +193,7 @@ def sweep_report(
     chosen: Chosen | None = None,
     study: Study | None = None,
 ) -> SweepReport:
-    """Return the report of a sweep. The study is read for the curves and for the candidates that never started."""
+    """Return the report of a sweep. The curves and the candidates that never started come from the study."""
     rows = tuple(trials)
     if state not in RUNNING:
         rows = tuple(replace(row, state=CUT_OFF) if row.state == "running" else row for row in rows)

@@ -27,9 +27,10 @@ _TITLE = 30  # characters that fit above a plane
 
 
 def landscape_table(models: Sequence[Model]) -> Table:
-    """Return a table with one row per model: loss, accuracy, range of the sharpness, and loss at both ends of the line.
+    """Return a table with one row per model.
 
-    The sharpness depends on the random start, so the smallest and the largest are shown.
+    A row has the loss, the accuracy, the range of the sharpness, and the loss at both ends of the random line. The
+    sharpness depends on the random start, so its smallest and its largest value are shown.
     """
     made = Table(box=None, pad_edge=False, header_style="bold")
     made.add_column("model", overflow="fold")

@@ -39,15 +39,15 @@ _WIDE = 100  # columns from which the metric is named in the heading of the tabl
 class LiveView:
     """Observer that shows a search while it runs. Use it in a ``with`` statement.
 
-    On a terminal, it redraws one table in place. The table is removed at the end, because the summary follows, but it
-    stays after an error or an interrupt. Elsewhere, it prints one line per event or, with ``quiet``, per finished
-    trial. The budget is read at every event. For the table it is also read every two seconds, because steps are charged
-    between reports. If the budget cannot be read, the table shows the last reading and says so.
+    On a terminal, it redraws one table in place. The table is removed at the end, because the summary follows. After
+    an error or an interrupt, the table stays. Elsewhere, the view prints one line per event or, with ``quiet``, per
+    finished trial. The budget is read at every event. For the table it is also read every two seconds, because steps
+    are charged between reports. If the budget cannot be read, the table shows the last reading and says so.
 
     Args:
         budget_view: returns the current budget of the search; None for a sweep that is not private.
         searched: names of the parameters to show; if empty, those that differ between trials.
-        earlier: the trials of a resumed sweep.
+        earlier: the trials that ran before the sweep was resumed.
         note: returns a line to show under the bars, or an empty text.
         claim: sentence to show instead of a guarantee if nothing is charged.
         unit: unit of privacy, ``record`` or ``user``.
@@ -194,7 +194,7 @@ class LiveView:
             self._read_held()
 
     def _read_held(self) -> None:
-        """Read the budget. The caller must hold `_reading`. An error is shown and does not stop the sweep."""
+        """Read the budget. The caller must hold the lock `_reading`. An error is shown and does not stop the sweep."""
         if self._budget_view is None:
             return
         try:

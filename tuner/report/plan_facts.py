@@ -97,7 +97,7 @@ def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
         scales = [each for each in space.scales(name) if not isinstance(dict(space.parameters)[each], Categorical)]
         if scales:
             product = " × ".join((name, *scales))
-            comparable = f"{name} alone says little if the other factors differ"
+            comparable = f"{name} values are comparable only if the other factors are equal"
             facts.append(("modelled", f"{product}, an absolute standard deviation: {comparable}"))
     if canonical_sampler(search.sampler.name) == "unimodal":
         from tuner.study.unimodal.inference.beliefs import Rules
@@ -122,7 +122,7 @@ def plan_warnings(plan: Plan) -> tuple[str, ...]:
         )
     if plan.private and plan.trials_that_fit == 0:
         found.append(
-            "no trial of the most expensive configuration fits the budget, so the sampler may draw "
+            "no trial of the most expensive configuration fits the budget, so the sampler may suggest "
             "configurations that cannot run: narrow the search space"
         )
     return tuple(found)

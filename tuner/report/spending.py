@@ -1,4 +1,4 @@
-"""Best score of a search over its spending, and the spending that would have resulted if no trial had been stopped."""
+"""Best score of a search as a function of its spending, and the spending if no trial had been stopped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SpendingRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Spending:
-    """Best score over the spent steps and ε."""
+    """Best score as a function of the spent steps and ε."""
 
     rows: tuple[SpendingRow, ...]  # one after every new best trial, and one after the last trial
     trials: int  # candidates that were drawn, started or not
@@ -60,7 +60,7 @@ class Spending:
         saved = last.whole_steps > last.steps
         said = [f"Spent so far: {spent}."]
         if saved:
-            said[0] += f" The same {trials}, each run to its end, would have taken {whole}."
+            said[0] += f" If the same {trials} had all run to their ends, they would have taken {whole}."
         if self.with_epsilon and self.cap is not None and self.delta is not None:
             said.append(
                 "“Spent so far” is an estimate for information (the odometer). The guarantee is the cap: "

@@ -36,7 +36,7 @@ def status_values(storage: Path, name: str | None) -> dict[str, Any]:
 
 
 def _status_or_why(sweep: SweepFolder) -> dict[str, Any]:
-    """Return the status of a sweep, or the error if it cannot be read. One broken sweep must not hide the others."""
+    """Return a sweep's status, or the error if the status cannot be read. One broken sweep must not hide the others."""
     try:
         return _status(sweep)
     except TunerError as error:
@@ -174,7 +174,7 @@ def _winner_lines(values: dict[str, Any]) -> Iterable[str]:
 
 
 def follow_sweep(sweep: SweepFolder, *, every: float) -> None:
-    """Print a line whenever the sweep changes, until it ends."""
+    """Print a line whenever the sweep changes, until the sweep ends."""
     last = ""
     while True:
         report = read_sweep(sweep)

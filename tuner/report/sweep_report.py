@@ -90,7 +90,7 @@ class SweepReport:
 
     @property
     def without_winner(self) -> str:
-        """Text for a sealed search without a winner: whether one may still be released."""
+        """Text for a sealed search without a winner: whether a winner may still be released."""
         return "no winner" if self.state == "done" or self.winner_lost else "winner not released yet"
 
     @property

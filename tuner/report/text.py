@@ -96,7 +96,7 @@ def budget_bar(budget: BudgetView, *, width: int) -> Text:
 
 
 def guarantee_text(sentence: str) -> Text:
-    """Return the sentence about the guarantee as text. If it is empty, the text says that there is no guarantee."""
+    """Return the sentence about the guarantee as text. Without a sentence, say that there is no guarantee."""
     return Text(sentence, style="italic") if sentence else Text(NOT_PRIVATE, style="bold red")
 
 

@@ -58,7 +58,10 @@ def best_row(rows: Iterable[TrialRow], *, mode: str) -> TrialRow | None:
 
 
 def varying_parameters(trials: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
-    """Return the parameters that differ between trials, in order of appearance. With one trial, return all of them."""
+    """Return the parameters that differ between trials, in order of appearance.
+
+    If there is only one trial, return all its parameters.
+    """
     rows = list(trials)
     names = list(dict.fromkeys(name for row in rows for name in row))
     if len(rows) < 2:

@@ -15,7 +15,7 @@ __all__ = ["budget_line", "format_value", "parameters_text", "plural", "with_err
 
 
 def format_value(value: object, digits: int = 4) -> str:
-    """Return a value as text for a table. Numbers have some significant digits, and None is a dash."""
+    """Return a value as text for a table. A float has at most `digits` significant digits, and None is a dash."""
     if value is None:
         return "–"
     if isinstance(value, Mapping) and (levels := promoted_levels(value)) is not None:

@@ -75,7 +75,7 @@ class SweepFolder:
 
     @property
     def sealed(self) -> Path:
-        """Folder with the number of runs of a sealed search, and with all runs. Only the operator may read it."""
+        """Folder of all runs of a sealed search, and of the file with their number. Only the operator may read it."""
         return self.root / "sealed"
 
     @property
@@ -145,7 +145,7 @@ class SweepFolder:
 
     @property
     def charged_run(self) -> SweepFolder | None:
-        """The charged run of a public search. None before the search has chosen the run's id.
+        """The charged run of a public search. It is None until the search has chosen the run's id.
 
         The folder of the charged run may not exist yet.
         """

@@ -144,7 +144,7 @@ def _has_host(uri: str) -> bool:
 
 
 def check_model(prepared: ReadySearch) -> None:
-    """Build the model. Raise an InputError, with the model's place in the file, if it cannot be trained privately.
+    """Build the model. If it cannot be trained privately, raise an InputError with the model's place in the file.
 
     On public random inputs, the model must return one finite number for each class, keep the samples of a batch
     separate, and have gradients.

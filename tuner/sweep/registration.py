@@ -113,7 +113,7 @@ def dataset_refusal(prepared: ReadySearch, dataset: DatasetState | None) -> Budg
 
 
 def ledger_user(prepared: ReadySearch) -> str:
-    """Return the ledger's name for the user who would open the search."""
+    """Return the name under which the ledger would record the user who opens the search."""
     from tuner.privacy.ledger.ledger import Ledger
 
     return Ledger.open(prepared.experiment.ledger, create=False).user()

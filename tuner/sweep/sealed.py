@@ -1,8 +1,8 @@
 """Sealed part of a sweep: the secret number of runs, the secrets of each run, and the release of the winner.
 
 A sealed search draws a random number K, trains K independent runs, and releases the best of them (docs/guarantees.md).
-K and the key of the runs' randomness come from the operating system's generator, before any record is read. Only the
-operator can read them.
+K and the key of the runs' randomness come from the operating system's random generator, before any record is read. Only
+the operator can read them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SealedRuns:
 
     @classmethod
     def of(cls, sweep: SweepFolder, *, law: RunLaw, at_most: int, begun: bool) -> SealedRuns:
-        """Return the stored secrets of a sweep. If there are none, draw and store them.
+        """Return the stored secrets of a sweep. If there are none, generate and store them.
 
         K has the distribution `law` and is at most `at_most`. If the search has `begun` in the ledger and the secrets
         are missing, a TunerError is raised, because a second draw of K could depend on results.
@@ -99,8 +99,8 @@ class SealedRuns:
     def noise_key(self, trial: str) -> bytes:
         """Return the key of a run's batches and noise. A lost run is repeated with the same key.
 
-        A loss can depend on the key, for example if a drawn batch is too large for the memory. A new key would then
-        select runs by their batches.
+        Whether a run is lost can depend on its key, for example if a sampled batch is too large for the memory. A new
+        key would then select runs by their batches.
         """
         return self._draw("noise", trial)
 
@@ -191,7 +191,7 @@ def _winner(sweep: SweepFolder, values: Mapping[str, object]) -> SealedWinner:
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Make files private: only this account may read what this process and its children write in the block."""
+    """Make files private: only this account may read what this process and its children write in the ``with`` block."""
     before = os.umask(0o077)
     try:
         yield

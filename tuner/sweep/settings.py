@@ -75,7 +75,7 @@ def settings_hash(experiment: Experiment) -> str:
 
 
 def plan_hash(plan: Plan) -> str:
-    """Return the SHA-256 hash of a plan for the ledger, without values that depend on the number of trials."""
+    """Return a plan's SHA-256 hash for the ledger. Values that depend on the number of trials are not hashed."""
     return _sha256({key: value for key, value in plan.as_dict().items() if key not in (*_BY_TRIALS, *_BESIDE)})
 
 

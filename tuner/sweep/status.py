@@ -36,7 +36,10 @@ class SweepState(StrEnum):
     INTERRUPTED = "interrupted"
     FAILED = "failed"
     CRASHED = "crashed"
-    """The status file says that the sweep is running, but no process holds its lock. The file never has this state."""
+    """The status file says that the sweep is running, but no process holds its lock.
+
+    This state is inferred. It is never written to the file.
+    """
 
 
 RUNNING = (SweepState.RUNNING, SweepState.STARTING)
@@ -50,7 +53,7 @@ FINISHED = (StopReason.DONE, StopReason.GRID, StopReason.FOUND)
 
 
 def state_of(sweep: SweepFolder) -> str:
-    """Return the state in the status file, or ``crashed`` if the file says running but no process holds the sweep."""
+    """Return the state in the status file, or ``crashed`` if the file says running but no process holds the lock."""
     state = str(sweep.read_status().get("state", SweepState.STARTING))
     return SweepState.CRASHED if state in RUNNING and not is_held(sweep) else state
 
@@ -70,7 +73,9 @@ def is_finished(sweep: SweepFolder, overrides: Sequence[str]) -> bool:
 
 
 def _is_over(sweep: SweepFolder) -> bool:
-    """Return whether the sweep has ended by both its status file and its ledger. It may have died between the writes.
+    """Return whether the sweep has ended by both its status file and its ledger.
+
+    The sweep may have died after it wrote only one of the two.
 
     A resume with more trials first changes the experiment file. If it died early, the status file still has the old
     number of trials, and the sweep has not ended.

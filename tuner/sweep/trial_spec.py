@@ -29,8 +29,8 @@ def training_spec(
     """Return the specification of a trial with these parameters.
 
     Without a `seed`, the trial's number is added to the experiment's seed, so that trials also differ in their
-    initialisation. A sealed search draws the seed (`tuner.sweep.sealed.SealedRuns.seed_of`), because a seed that counts
-    up would reveal which of its runs won.
+    initialisation. A sealed search uses a random seed (`tuner.sweep.sealed.SealedRuns.seed_of`), because a seed that
+    counts up would reveal which of its runs won.
     """
     from trainables.training import TrainingSpec
 

@@ -1,7 +1,7 @@
 """Choice of the winning trial, by its score or by the fitted curve of a unimodal search. No other module chooses it.
 
 The best of many scores is often partly luck. An exported model is the one that was scored, so it keeps the lucky score,
-and the score decides (docs/unimodal.md, "On real data"). A public search trains the winning configuration again. Its
+and the score decides (docs/unimodal.md, "On real data"). A public search trains the winning configuration again. The
 luck would not repeat, so the curve decides.
 """
 
@@ -50,7 +50,7 @@ def choose_winner(
     """Return the study's winning trial, or None if no trial is complete.
 
     By default, the curve decides in a public search, whose models are discarded, and the score decides in every other
-    search. The score also decides if there is no usable curve. There is none if the search is not
+    search. The score also decides if there is no usable curve. No curve is usable if the search is not
     unimodal, if its assumption of a single maximum was rejected, or if the maximum is not estimated yet.
     """
     mode = experiment.search.metric.mode
@@ -92,7 +92,7 @@ def _by_score(believed: TrialView, best: TrialView) -> str:
 
 
 def _apart(*scores: float | None) -> list[str]:
-    """Return the scores as texts with enough digits to tell them apart, and at least four."""
+    """Return the scores as texts with at least four digits, and enough digits to tell them apart."""
     texts: list[str] = []
     for digits in (4, 6, 17):
         texts = ["–" if score is None else f"{score:.{digits}g}" for score in scores]

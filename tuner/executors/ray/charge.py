@@ -49,7 +49,7 @@ class ActorCharge:
         self._ask("lease", steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier)
 
     def leased(self) -> int:
-        """Return the steps charged so far."""
+        """Return how many steps were charged so far."""
         return int(self._ask("leased"))
 
     def restarts(self) -> int:
@@ -61,7 +61,7 @@ class ActorCharge:
         self._ask("release", count, noise=noise)
 
     def released(self) -> int:
-        """Return the protected scores charged so far."""
+        """Return how many protected scores were charged so far."""
         return int(self._ask("released"))
 
     def _ask(self, method: str, *arguments: int, **named: float) -> Any:  # noqa: ANN401 - the method's answer

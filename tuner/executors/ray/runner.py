@@ -76,7 +76,7 @@ class RayExecutor:
 
 @dataclass
 class _Placed:
-    """A trial that was given to Ray, with the number of lost workers and the time of the next restart."""
+    """A trial that was given to Ray, with the number of workers it lost and the time of its next restart."""
 
     suggestion: Suggestion
     lost: int = 0

@@ -14,7 +14,10 @@ __all__ = ["DATA_GATES"]
 
 @gate("dataset.name", "dataset.path", "dataset.public_size", "privacy.unit")
 def dataset(draft: Draft) -> Iterator[GateFinding]:
-    """Require a shipped data set, or the user's own data with a path, a public size and a name that is not shipped."""
+    """Require a shipped data set, or the user's own data.
+
+    The user's own data need a path, a public size, and a name that no shipped data set has.
+    """
     data = draft.experiment.dataset
     if data.path is None:
         if data.name not in DATASETS:
@@ -38,7 +41,7 @@ def dataset(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("dataset", "privacy.unit")
 def unit(draft: Draft) -> Iterator[GateFinding]:
-    """Require a data set that assigns each record to a user if users are protected."""
+    """If users are protected, require a data set that assigns each record to a user."""
     data, privacy = draft.experiment.dataset, draft.experiment.privacy
     own = data.path is not None
     users = data.public_users if own else DATASETS[data.name].users if data.name in DATASETS else None
@@ -88,7 +91,7 @@ def protected_scores(draft: Draft) -> Iterator[GateFinding]:
     except DatasetError:
         return
     if size < 1:
-        rule = "protected scores need at least one public validation record"
+        rule = "the public number of validation records must be at least 1 if scores are protected"
         yield GateFinding("validation-empty", f"{at}.fraction", rule, "Raise the fraction.")
 
 

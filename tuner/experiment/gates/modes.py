@@ -1,4 +1,4 @@
-"""Gates for the accounting modes, which check the settings of sealed searches and of searches on public data."""
+"""Gates for the accounting modes. They check settings of sealed searches and of searches on public data."""
 
 from __future__ import annotations
 

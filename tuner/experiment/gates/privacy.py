@@ -12,7 +12,7 @@ __all__ = ["PRIVACY_GATES"]
 _EPSILONS = (1e-6, 1e6)
 _ACCOUNTANTS = {
     "gdp": "the GDP accountant returns values of ε that are too small, for example 0.271 instead of 0.347",
-    "rdp": "RDP gives a larger ε than pld, and only privacy.cap: fixed_order uses RDP",
+    "rdp": "RDP gives a larger ε than pld, and only `privacy.cap: fixed_order` uses RDP",
     "prv": "the PRV accountant needs 7 GB at 1.1 million steps, and its rounding error has no known bound",
 }
 
@@ -78,7 +78,7 @@ def noise_seed(draft: Draft) -> Iterator[GateFinding]:
     privacy = draft.experiment.privacy
     if privacy.private and privacy.noise_seed is not None:
         rule = "a private search cannot have a noise seed, because anyone who knows the seed can compute the noise"
-        fix = "Remove `noise_seed`. For a reproducible initialisation and search, set the public key seed instead."
+        fix = "Remove `noise_seed`. For a reproducible initialisation and search, set the public `seed` instead."
         yield GateFinding("noise-seed-private", "privacy.noise_seed", rule, fix)
 
 

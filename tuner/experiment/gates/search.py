@@ -90,7 +90,7 @@ def augmentation(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("search.space", "search.trials", "trainable.method")
 def several_configurations(draft: Draft) -> Iterator[GateFinding]:
-    """Require a searched parameter if there are several trials."""
+    """If there are several trials, require a searched parameter."""
     trials = draft.experiment.search.trials
     if trials == 1 or draft.method is None or draft.space is None:
         return

@@ -1,4 +1,4 @@
-"""Gates for the unimodal sampler and the unimodal pruner, which check their options and their unimodal parameter."""
+"""Gates for unimodal samplers and pruners. The gates check the options and the unimodal parameter."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def parameter(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("unimodal-conditional", "search.space", rule, fix, f"{name} declared unimodal")
     if space.unimodal:
         if not declared.unimodal and (denied := _denied(draft.experiment)):
-            rule = f"the unimodal {kind} needs a unimodal parameter, but {denied}, the default, has `unimodal: false`"
+            rule = f"the unimodal {kind} needs a unimodal parameter, but its default, {denied}, has `unimodal: false`"
             fix = "Write `unimodal: true` in the domain of another parameter, or use another sampler and pruner."
             yield GateFinding("unimodal-denied", ("search", "space", denied), rule, fix, "unimodal: false")
         return
@@ -89,7 +89,7 @@ def _denied(experiment: Experiment) -> str | None:
 
 @gate(*_CHOSEN, "search.when_sure", "privacy.accounting")
 def when_sure(draft: Draft) -> Iterator[GateFinding]:
-    """Require the unimodal sampler and a search that is not sealed if `when_sure` is ``stop`` or ``replicate``."""
+    """If `when_sure` is ``stop`` or ``replicate``, require the unimodal sampler and refuse a sealed search."""
     search, key = draft.experiment.search, "search.when_sure"
     if search.when_sure == "go_on":
         return
