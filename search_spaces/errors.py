@@ -1,4 +1,4 @@
-"""Errors of search spaces. A problem has a rule, a value and a fix. A SpaceError contains all problems of a space."""
+"""Errors of search spaces. A problem states the broken rule, the value and a fix. A SpaceError lists all problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registry of the parameters of each method. Every module of this folder is a method."""
+"""Registry of the parameters of each method. Every module of this folder describes one method."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weight decay: the L2 coefficient, and whether it acts before the clip or in the update. It costs no privacy."""
+"""Weight decay: L2 coefficient, and whether the decay acts before the clip or in the update. Decay costs no privacy."""
 
 from search_spaces.domains import Categorical, LogUniform
 from search_spaces.parameter import Limits, Parameter, Words

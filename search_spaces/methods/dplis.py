@@ -1,4 +1,4 @@
-"""DPLIS: radius, samples and reduction of the loss smoothing. It happens before the clip and costs no privacy."""
+"""DPLIS: radius, samples and reduction of the loss smoothing. Smoothing precedes the clip and costs no privacy."""
 
 from search_spaces.domains import Categorical, Integer, LogUniform
 from search_spaces.parameter import Limits, Parameter, Words

@@ -55,7 +55,7 @@ def locate(info: DatasetInfo, folder: Path) -> tuple[tuple[FileInfo, ...], tuple
 
 @contextmanager
 def reading(path: Path, what: str) -> Iterator[None]:
-    """Convert errors while reading ``path`` to DatasetError. ``what`` describes the expected file."""
+    """Convert an error that occurs while ``path`` is read to a DatasetError. ``what`` describes the expected file."""
     try:
         yield
     except (OSError, EOFError, KeyError, ValueError, *_FORMATS) as error:

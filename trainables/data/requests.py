@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["COUNTS", "DatasetInfo", "DatasetRequest", "FileInfo", "Splits"]
 
 COUNTS = Limits(low=1, integer=True)
-"""Legal numbers of records and of users."""
+"""Legal range of a number of records or users."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class WeightAverage:
         self._dtype = like.dtype
 
     def update(self, theta: Tensor) -> None:
-        """Add the weights θ after a further step, shape (d,)."""
+        """Update the average with the weights θ after the next step, shape (d,)."""
         decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
         self._average.mul_(decay).add_(theta.detach(), alpha=1.0 - decay)
         self.updates += 1

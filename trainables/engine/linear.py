@@ -26,7 +26,7 @@ _STACK_BYTES = 16 * 2**20
 
 @dataclass(frozen=True)
 class _Record:
-    """Tensors of one linear layer, one for each pass.
+    """Tensors of one linear layer, with one tensor for each pass.
 
     For a pass over k points the shape is (k, B·copies, width), or (B·copies, width) if k = 1.
     """

@@ -53,7 +53,7 @@ def user_records(users: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _further(generator: Generator, last: int, records: int, sample_rate: float) -> Tensor:
-    """Return the indices of the next chosen records after `last`. Usually, the last index is beyond all records."""
+    """Return the indices of the next chosen records after `last`. Usually, the final one is beyond all records."""
     expected = (records - 1 - last) * sample_rate
     uniforms = generator.uniform(int(expected + 5.0 * math.sqrt(expected)) + 2)
     # P(gap ≥ k) = (1 - q)^k = P(log u / log(1 - q) ≥ k) for u = 1 - uniform in (0, 1].

@@ -79,7 +79,7 @@ class Collector(Protocol):
         """Return the per-sample gradients, summed over all calls, with weight decay unless `decay` is None."""
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Return an estimate of the number of values in memory if every point has calls like these."""
+        """Estimate the number of values in memory if `calls` has the calls that occur at each evaluation point."""
 
 
 @dataclass(frozen=True)

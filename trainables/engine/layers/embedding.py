@@ -105,7 +105,7 @@ class EmbeddingCollector:
         return LookedUp(rows, deltas, self._layer.num_embeddings, decay)
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Return about how many values are in memory: the gradients, their copies for a norm, and the norm's terms."""
+        """Estimate the number of values in memory: gradients, copies for a norm, and terms of the norm."""
         width = parameters["weight"].shape[1]
         points = [1 if call.fixed else self._work.points for call in calls]
         positions = sum(call.inputs.numel() * k for call, k in zip(calls, points, strict=True)) // self._work.samples
