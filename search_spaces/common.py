@@ -31,7 +31,7 @@ PARAMETERS: tuple[Parameter, ...] = (
             ("flat", "automatic", "per_layer"),
             refused=dict.fromkeys(
                 ("batch_mean", "batch", "mean"),
-                "clipping must bound the gradient of each record, because one record can change a batch's whole mean",
+                "clipping must bound the gradient of each record, because one record can dominate a batch's mean",
             ),
         ),
         source="flat: Abadi et al. 2016; automatic: Bu et al. 2022; per_layer: McMahan et al. 2018",

@@ -95,7 +95,7 @@ EXPLANATIONS: dict[str, str] = {
         "--data-dir or DP_TUNER_DATA."
     ),
     "dataset-checksum": "A file differs from the published file. Remove it and download it again.",
-    "dataset-damaged": "The file does not have the expected format. It is damaged or a wrong file. Download it again.",
+    "dataset-damaged": "The file does not have the expected format. It is damaged or another file. Download it again.",
     "dataset-package-missing": "This data set is part of scikit-learn. Install scikit-learn.",
     "file-unreadable": "The file cannot be read. Check its path and permissions.",
     "unit-unknown": "A guarantee protects a record or a user. Write `unit: record` or `unit: user`.",

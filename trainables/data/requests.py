@@ -76,8 +76,8 @@ class DatasetRequest:
         public_size: PUBLIC number of training records in the file at ``path``, for the sample rate.
         validation_fraction: fraction of the training records that becomes the validation records, in [0, 1).
         split_seed: public key of the hash that chooses the validation records.
-        unit: what the guarantee protects and what a batch samples, 'record' or 'user'. If it is 'user', all records of
-            a user are either training or validation records.
+        unit: 'record' or 'user'. The guarantee protects one unit, and a batch is a random sample of units. If the
+            unit is 'user', all records of a user are either training or validation records.
         records_per_user: m, the largest number of records that a user contributes; used only if the unit is 'user'.
         public_users: PUBLIC number of training users in the file at ``path``; used only if the unit is 'user'.
     """

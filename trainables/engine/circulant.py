@@ -100,7 +100,7 @@ class _Blocks:
     @staticmethod
     @lru_cache(maxsize=64)
     def of(sigma: float, dtype: torch.dtype) -> _Blocks:
-        """Return the constants of σ, which are cached."""
+        """Return the constants for one σ. They are cached."""
         decay, height = _decay_and_height(sigma)
         index = torch.arange(_BLOCK, dtype=torch.float64)
         kernel = height * torch.exp(-decay * (index[:, None] - index).abs())

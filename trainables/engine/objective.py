@@ -59,7 +59,7 @@ class Points:
 
 
 class Objective(Protocol):
-    """Choice of the points at which the loss is evaluated. It is independent of the records."""
+    """Rule that chooses the points at which the loss is evaluated. The choice is independent of the records."""
 
     def points(self, theta: Tensor, *, noise_scale: float, public: torch.Generator) -> Points:
         """Return the points of one step.

@@ -1,4 +1,4 @@
-"""Choice of the source of per-sample gradients: the fastest source that is exact on public inputs."""
+"""Function that chooses the source of per-sample gradients: the fastest one that is exact on public inputs."""
 
 from __future__ import annotations
 

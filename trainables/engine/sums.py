@@ -188,7 +188,7 @@ def not_negative(squares: Tensor) -> Tensor:
 
 @cache
 def _partition(width: int) -> tuple[int, int]:
-    """Return (number of a row's entries in blocks, length of a block). If possible, all entries are in blocks."""
+    """Return (number of a row's entries that fit in blocks, length of a block). If possible, all entries fit."""
     for block in range(_NORM_BLOCK, _NORM_BLOCK // 4, -1):
         if width % block == 0:
             return width, block

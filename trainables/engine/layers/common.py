@@ -66,7 +66,7 @@ class LayerGradients(Protocol):
         """
 
     def masked(self, kept: Tensor) -> LayerGradients:
-        """Return these gradients, set to 0 (even if NaN) for each sample that is False in `kept`, shape (B,)."""
+        """Return these gradients with 0, even in place of NaN, for samples that are False in `kept`, shape (B,)."""
 
 
 class Collector(Protocol):
