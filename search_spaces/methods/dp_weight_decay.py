@@ -16,6 +16,6 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="weight_decay_mode",
         default=Categorical(("before_clipping", "decoupled")),
         legal=Words(("before_clipping", "decoupled")),
-        source="weight-decay paper: `before_clipping` is its method, and `decoupled` is the baseline of its comparison",
+        source="weight-decay paper: `before_clipping` is the method of the paper, and `decoupled` is its baseline",
     ),
 )

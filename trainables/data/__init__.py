@@ -144,7 +144,7 @@ def records_fingerprint(request: DatasetRequest) -> str:
 
 
 def budget_owner(request: DatasetRequest) -> str:
-    """Return the name under which the ledger charges the records. A copy of a shipped set has that set's name."""
+    """Return the name under which the ledger charges the records. A copy of a shipped set has the name of the set."""
     shipped, _ = _identified(info(request))
     return request.name if shipped is None else shipped.budget_owner
 

@@ -33,7 +33,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Work:
-    """Sizes of a chunk: B `samples` and K evaluation `points`. They decide the algorithm and the memory of a layer."""
+    """Sizes of a chunk: B `samples` and K evaluation `points`. The sizes decide the algorithm and memory of a layer."""
 
     samples: int
     points: int
@@ -79,7 +79,7 @@ class Collector(Protocol):
         """Return the per-sample gradients, summed over all calls, with weight decay unless `decay` is None."""
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Estimate the number of values in memory if `calls` has the calls that occur at each evaluation point."""
+        """Estimate the number of values in memory. It is assumed that `calls` are repeated at each evaluation point."""
 
 
 @dataclass(frozen=True)

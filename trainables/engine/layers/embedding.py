@@ -20,7 +20,7 @@ class LookedUp:
     """Per-sample gradients of an embedding, stored for the P looked-up rows of each sample.
 
     Attributes:
-        rows: indices of the rows, shape (B, P).
+        rows: indices of the looked-up rows, shape (B, P).
         deltas: gradients with respect to the looked-up vectors, shape (B, P, width); zero for padding rows.
         size: V, the number of rows of the embedding.
         decay: weight decay before the clip, or None.
