@@ -116,7 +116,7 @@ class SecureGenerator(Generator):
         self._process = os.getpid()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the secret key of the NEXT request. It determines later noise, but reveals no earlier noise."""
+        """Return the secret key of the NEXT request. The key determines later noise, but reveals no earlier noise."""
         return {"key": torch.frombuffer(bytearray(self._key), dtype=torch.uint8)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

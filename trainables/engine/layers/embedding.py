@@ -83,7 +83,7 @@ class EmbeddingCollector:
         self._deltas: list[Tensor] = []
 
     def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
-        """Store the looked-up rows, and the gradients with respect to their vectors."""
+        """Store the indices of the looked-up rows, and the gradients with respect to these rows."""
         del parameters
         for index, call in enumerate(calls):
             rows = call.inputs.reshape(self._work.samples, -1)

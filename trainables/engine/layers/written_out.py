@@ -90,7 +90,7 @@ def any_layer(layer: nn.Module, work: Work) -> ExplicitCollector:
 def _scale_and_shift(
     normal: Tensor, deltas: Tensor, parameters: Mapping[str, Tensor], *, keep: int
 ) -> dict[str, Tensor]:
-    """Return the gradients of the weight and bias in z = weight · x̂ + bias. Both have the last `keep` axes of x̂.
+    """Return the gradients of the weight and bias in z = weight · x̂ + bias. Both gradients keep the last `keep` axes.
 
     All other axes, except the first, are summed.
     """
