@@ -1,4 +1,4 @@
-"""Parameters that all methods share. Of these, only the parameters in `PRICED` affect ε."""
+"""Parameters that every method has. Only those in `PRICED` affect ε."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         legal=Limits(low_open=True),
         usual=True,
         source="published: 0.001 with Adam (DP-LSSGD), 0.1024 to 0.15 with SGD (DPLIS, DP-LSSGD); 0.5 was best in our "
-        "first runs; the range is wide because DP-SGD with a well-tuned rate is the strongest baseline",
+        "first runs; the range is wide, so that the rate of the baseline DP-SGD is well tuned too",
     ),
     Parameter(
         name="max_grad_norm",
@@ -31,7 +31,7 @@ PARAMETERS: tuple[Parameter, ...] = (
             ("flat", "automatic", "per_layer"),
             refused=dict.fromkeys(
                 ("batch_mean", "batch", "mean"),
-                "clipping must bound the gradient of each record, because one record can change a batch's whole mean",
+                "clipping must bound the gradient of each record, because one record can dominate a batch's mean",
             ),
         ),
         source="flat: Abadi et al. 2016; automatic: Bu et al. 2022; per_layer: McMahan et al. 2018",
@@ -54,7 +54,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="ema_decay",
         default=Categorical((0.0, 0.9, 0.99, 0.999)),
         legal=Limits(high=1.0, high_open=True),
-        source="De et al. 2022: 0.9999 for long trainings, less for shorter trainings",
+        source="De et al. 2022: 0.9999 for long trainings, smaller values for shorter trainings",
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Domains of one parameter. Creating an illegal domain raises `DomainError`.
+"""Domains: each describes the values that one parameter may have. Creating an illegal domain raises `DomainError`.
 
 An experiment file writes a domain as::
 
@@ -134,7 +134,7 @@ class Uniform(_Range):
         return {"uniform": [self.low, self.high]}
 
     def grid(self, points: int) -> list[Scalar]:
-        """Return ``points`` evenly spaced values, including both ends. One point is the middle of the range."""
+        """Return ``points`` evenly spaced values, including both bounds. If ``points`` is 1, return only the middle."""
         _check_points(points)
         if points == 1:
             return [self.low + (self.high - self.low) / 2]
@@ -154,7 +154,10 @@ class LogUniform(_Range):
         return {"log_uniform": [self.low, self.high]}
 
     def grid(self, points: int) -> list[Scalar]:
-        """Return ``points`` values in geometric progression, including both ends. One point is the geometric mean."""
+        """Return ``points`` values in geometric progression, including both bounds.
+
+        If ``points`` is 1, return only the geometric mean of the bounds.
+        """
         _check_points(points)
         span = math.log(self.high) - math.log(self.low)
         if points == 1:
@@ -277,7 +280,7 @@ class Promoted:
         return _is_integer(value) and value in self.levels
 
     def to_spec(self) -> dict[str, list[int]]:
-        """Return the domain as an experiment file writes it. A trial gets this mapping as the parameter's value."""
+        """Return the domain as an experiment file writes it: a mapping with the levels."""
         return {PROMOTE: list(self.levels)}
 
     def grid(self, points: int) -> list[Scalar]:
@@ -315,5 +318,5 @@ def promoted_levels(value: object) -> tuple[int, ...] | None:
 
 def _check_positive(low: float, high: float) -> None:
     if not low > 0:
-        fix = "Raise the lower bound, or use uniform or integer, which may start at 0."
+        fix = "Use a larger lower bound, or use uniform or integer, which may start at 0."
         raise DomainError("domain-bounds", "a logarithmic scale needs a lower bound above 0", as_yaml([low, high]), fix)

@@ -1,4 +1,4 @@
-"""Errors of search spaces. A problem has a rule, a value and a fix. A SpaceError contains all problems of a space."""
+"""Errors of search spaces. A problem states the broken rule, the value and a fix. A SpaceError lists all problems."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EXPLANATIONS: dict[str, str] = {
     ),
     "clipping-of-batch-mean": (
         "Clipping must bound the gradient of each record. If only the mean of a batch is clipped, one record can "
-        "change the whole mean, and the noise does not hide it. Choose flat, automatic or per_layer."
+        "dominate the mean, and the noise does not hide it. Choose flat, automatic or per_layer."
     ),
     "parameter-not-searchable": (
         "This setting is the same for all trials of a search, so it cannot be searched. Set the key that the message "

@@ -1,4 +1,4 @@
-"""Searchable parameter: names, legal values, default domain, effect on the privacy cost, and source."""
+"""Searchable parameter: names, legal values, default domain, effect on the privacy cost, and source of the default."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _KINDS = (*_RANGES, "choice")
 
 
 def parse_domain(raw: object) -> Domain:
-    """Return the domain that the value ``raw`` of an experiment file describes. Raise DomainError if it is illegal."""
+    """Return the domain that the value ``raw`` of an experiment file describes. An illegal value raises DomainError."""
     if isinstance(raw, list | tuple):
         fix = "Write `{choice: [...]}` for options or `{uniform: [low, high]}` for a range."
         raise DomainError("domain-unknown", "a domain must not be a list", as_yaml(raw), fix)
@@ -236,7 +236,7 @@ class _Reader:
             self._problem(error.code, (*path, "choice"), error.rule, error.value, error.fix)
 
     def _kind(self, path: Path, raw: object) -> str | None:
-        """Read a schedule: a word or ``{kind: {parameter: domain}}``. Return its kind, or None if illegal."""
+        """Read a schedule: a word or ``{kind: {parameter: domain}}``. Return its kind. Return None if it is illegal."""
         body: object = {}
         kind: object = raw
         if isinstance(raw, Mapping):

@@ -51,13 +51,13 @@ CONDITIONAL: tuple[Parameter, ...] = (
         name="schedule.inverse_time.decay",
         default=LogUniform(0.5, 3.0),
         legal=Limits(),
-        source="DP-LSSGD paper: the rate falls as a/t, with a from 0.5 to 3.0",
+        source="DP-LSSGD paper: the rate falls as a/t, where a is between 0.5 and 3.0",
     ),
     Parameter(
         name="schedule.exponential.final",
         default=LogUniform(0.01, 0.5),
         legal=Limits(high=1.0, low_open=True),
-        source="a range around 0.1, because the rate of the DP-LSSGD paper ends at a tenth of its start",
+        source="a range around 0.1, because the rate of the DP-LSSGD paper ends at a tenth of its first value",
     ),
     Parameter(
         name="schedule.cosine.final",

@@ -27,11 +27,11 @@ PARAMETERS: dict[str, Parameter] = {
 """Every parameter of every method, by name."""
 
 _SCALES: dict[str, tuple[str, ...]] = {"smoothing_radius": ("learning_rate", "noise_multiplier", "max_grad_norm")}
-"""Parameter → parameters that multiply its effect. DPLIS' perturbation is proportional to the product of all four."""
+"""Parameter → parameters that multiply its effect. DPLIS' perturbation is proportional to all four."""
 
 
 def method_parameters(method: str) -> dict[str, Parameter]:
-    """Return the parameters of ``method`` by name, including shared parameters. Raise KeyError if it is unknown."""
+    """Return the parameters of ``method`` by name, including shared ones. Raise KeyError if ``method`` is unknown."""
     own = {parameter.name for parameter in METHODS[method]}
     foreign = {parameter.name for other in METHODS.values() for parameter in other} - own
     return {name: parameter for name, parameter in PARAMETERS.items() if name not in foreign}
@@ -57,7 +57,7 @@ class SearchSpace:
 
     @classmethod
     def of(cls, domains: Mapping[str, Domain], *, unimodal: Container[str] = ()) -> SearchSpace:
-        """Return the space of these domains. The keys are flat names. ``unimodal`` has the names of unimodal ranges."""
+        """Return the search space with these domains, by flat name. ``unimodal`` has the names of unimodal ranges."""
         ordered: dict[str, Domain] = {}
         for name, domain in domains.items():
             if schedules.kind_of(name) is None:

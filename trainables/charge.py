@@ -40,11 +40,11 @@ class NoCharge:
         self._leased = self._released = 0
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
-        """Count `steps`."""
+        """Add `steps` to the number of steps."""
         self._leased += steps
 
     def leased(self) -> int:
-        """Return the number of steps counted so far."""
+        """Return the number of steps added so far."""
         return self._leased
 
     def restarts(self) -> int:
@@ -52,9 +52,9 @@ class NoCharge:
         return 0
 
     def release(self, count: int = 1, *, noise: float) -> None:
-        """Count `count` scores."""
+        """Add `count` to the number of scores."""
         self._released += count
 
     def released(self) -> int:
-        """Return the number of scores counted so far."""
+        """Return the number of scores added so far."""
         return self._released

@@ -14,7 +14,7 @@ __all__ = ["legal_words", "near_name_hint", "refuse_illegal", "value_problem"]
 def value_problem(name: str, value: object, legal: Limits | Words | None = None) -> tuple[str, str] | None:
     """Return (code, message) for an illegal value, or None for a legal one.
 
-    `legal` replaces the legal values of `search_spaces.PARAMETERS`.
+    If `legal` is given, it is used instead of the legal values in `search_spaces.PARAMETERS`.
     """
     legal = PARAMETERS[name].legal if legal is None else legal
     return None if legal.allows(value) else ("value-illegal", f"`{name}` must be {legal} (got {value!r}).")

@@ -25,7 +25,7 @@ EXPLANATIONS: dict[str, str] = {
         "A number that rises within a trial needs at least two rising levels and the first step of each level. The "
         "last level must start before the last step."
     ),
-    "step-beyond-end": "A training takes only the steps of its specification. Ask for fewer steps.",
+    "step-beyond-end": "A training takes at most the number of steps in its specification. Ask for fewer steps.",
     # models
     "model-unknown": (
         "There is no model of this name. Check the spelling, or write your own model as package.module:function."
@@ -83,7 +83,7 @@ EXPLANATIONS: dict[str, str] = {
         "The checkpoint has no average of the weights, which ema_decay above 0 needs. Resume with the settings of the "
         "checkpoint."
     ),
-    "checkpoint-name-invalid": "The checkpoints of a trial are named step-<steps>.pt. Remove other files.",
+    "checkpoint-name-invalid": "The checkpoints of a trial are named step-<steps>.pt. Remove files with other names.",
     # data sets
     "dataset-unknown": (
         "There is no data set of this name. Check the spelling, or give your own data with dataset.path and "
@@ -95,7 +95,7 @@ EXPLANATIONS: dict[str, str] = {
         "--data-dir or DP_TUNER_DATA."
     ),
     "dataset-checksum": "A file differs from the published file. Remove it and download it again.",
-    "dataset-damaged": "The file does not have the expected format. It is damaged or a wrong file. Download it again.",
+    "dataset-damaged": "The file does not have the expected format. It is damaged or another file. Download it again.",
     "dataset-package-missing": "This data set is part of scikit-learn. Install scikit-learn.",
     "file-unreadable": "The file cannot be read. Check its path and permissions.",
     "unit-unknown": "A guarantee protects a record or a user. Write `unit: record` or `unit: user`.",
@@ -142,7 +142,7 @@ class TrainableError(Exception):
     def raise_any(cls, found: Iterable[tuple[str, str] | None]) -> None:
         """Raise one error that lists all (code, message) problems, one on each line.
 
-        Its code is that of the last problem. None entries are skipped. Without a problem, no error is raised.
+        Its code is that of the last problem. Entries that are None are skipped. Without a problem, no error is raised.
         """
         problems = [problem for problem in found if problem is not None]
         if problems:

@@ -65,9 +65,9 @@ class TrainingLoop:
     """Loop that trains one trial from rung to rung. It can be pickled before its start.
 
     The first call of `advance` creates the training, so that an error in the creation fails only this trial. A trial
-    with a checkpoint continues from the checkpoint and reports its scores there again, because the process may have
-    died before the report. Protected scores are then charged and noised again, because somebody may have seen the first
-    scores.
+    with a checkpoint continues from the checkpoint and reports the scores of the checkpoint again, because the process
+    may have died before the report. Protected scores are then charged and noised again, because somebody may have
+    seen the first scores.
 
     Attributes:
         make_training: function that creates the training, such as `trainables.training.PrivateTraining`.

@@ -24,11 +24,12 @@ class TrainingSpec:
         sample_rate: batch_size divided by the PUBLIC number of samples.
         parameters: values that the search chose, with flat keys.
         seed: public seed of the initialisation and of DPLIS' perturbations.
-        private: whether the run has a guarantee. Without one, the noise may be 0 or seeded.
+        private: whether the run has a guarantee. Without a guarantee, the noise may be 0 or seeded.
         noise_seed: seed of noise and sampling; None if private.
-        replay_key: 32 secret bytes with which a lost run of a sealed search is repeated exactly. Nobody may have seen a
-            result of the lost run. With None, the operating system creates the key of the secret generator.
-        threads: number of threads of torch in this process; None keeps the present number.
+        replay_key: 32 secret bytes with which a lost run of a sealed search is repeated exactly. This is allowed only
+            if nobody has seen a result of the lost run. With None, the operating system creates the key of the secret
+            generator.
+        threads: number of threads of torch in this process; None keeps torch's current number.
         device: 'auto', 'cpu' or 'cuda'.
         score_noise: standard deviation of the noise on the number of right validation answers, finite and above 0. The
             score is then protected and charged. With None, validation scores are exact.

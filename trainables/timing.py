@@ -26,7 +26,7 @@ def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[
     Args:
         spec: specification of the trial.
         steps: number of timed steps.
-        at_most: time limit in seconds. After it, no further step is taken.
+        at_most: time limit in seconds. After this time, no further step starts.
     """
     splits = _random_splits(data.info(spec.dataset), spec, samples=_BATCHES * spec.batch_size)
     threads = torch.get_num_threads()

@@ -326,7 +326,7 @@ def _device(name: str) -> torch.device:
 def gradient_source(
     model: nn.Module, layout: Layout, input_shape: tuple[int, ...], *, precision: str
 ) -> PerSampleSource:
-    """Return the source of a model's per-sample gradients, compared with autograd on public inputs.
+    """Return the source of a model's per-sample gradients, after comparing it with autograd on public inputs.
 
     Raises:
         HyperparameterError: the precision is not 'float32' or 'bfloat16'.

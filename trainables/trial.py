@@ -28,7 +28,7 @@ class TrialTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
     """Ray actor that runs the `TrainingLoop` of one trial (``config["request"]``), then the loop of the next trial."""
 
     def setup(self, config: Mapping[str, TrainingLoop]) -> None:
-        """Take the loop of a trial. Its first `step` creates the training."""
+        """Store the loop of a trial. The first `step` creates the training."""
         self._loop: TrainingLoop | None = replace(config[REQUEST])  # a copy, which `cleanup` can release
 
     def step(self) -> dict[str, object]:
@@ -44,7 +44,7 @@ class TrialTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         return {STEP: rung.step, METRICS: rung.metrics}
 
     def reset_config(self, new_config: Mapping[str, TrainingLoop]) -> bool:
-        """Take the loop of the next trial in the same process."""
+        """Replace the stored loop by the loop of the next trial, in the same process."""
         self.cleanup()
         self.setup(new_config)
         return True

@@ -1,4 +1,4 @@
-"""Registry of the parameters of each method. Every module of this folder is a method."""
+"""Registry of the parameters of each method. Every module of this folder describes one method."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ __all__ = ["METHODS"]
 METHODS: dict[str, tuple[Parameter, ...]] = {
     module.name: import_module(f"{__name__}.{module.name}").PARAMETERS for module in iter_modules(__path__)
 }
-"""Method name → the parameters that only this method has. Parameters that all methods share are not included."""
+"""Method name → the parameters of this method, without the parameters that every method has."""

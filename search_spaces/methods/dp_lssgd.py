@@ -16,6 +16,6 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="laplacian_scope",
         default=Categorical(("layer", "model")),
         legal=Words(("layer", "model")),
-        source="DP-LSSGD: layer is the authors' code, model is Algorithm 1 of the paper",
+        source="DP-LSSGD: `layer` is the scope in the authors' code, `model` the scope in Algorithm 1 of the paper",
     ),
 )

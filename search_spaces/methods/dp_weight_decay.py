@@ -1,4 +1,4 @@
-"""Weight decay: the L2 coefficient, and whether it acts before the clip or in the update. It costs no privacy."""
+"""Weight decay: L2 coefficient, and whether the decay acts before the clip or in the update. Decay costs no privacy."""
 
 from search_spaces.domains import Categorical, LogUniform
 from search_spaces.parameter import Limits, Parameter, Words
@@ -16,6 +16,6 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="weight_decay_mode",
         default=Categorical(("before_clipping", "decoupled")),
         legal=Words(("before_clipping", "decoupled")),
-        source="weight-decay paper: `before_clipping` is its method, and `decoupled` is the baseline of its comparison",
+        source="weight-decay paper: `before_clipping` is the method of the paper, and `decoupled` is its baseline",
     ),
 )

@@ -1,4 +1,4 @@
-"""DPLIS: radius, samples and reduction of the loss smoothing. It happens before the clip and costs no privacy."""
+"""DPLIS: radius, samples and reduction of the loss smoothing. Smoothing precedes the clip and costs no privacy."""
 
 from search_spaces.domains import Categorical, Integer, LogUniform
 from search_spaces.parameter import Limits, Parameter, Words
@@ -10,7 +10,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=LogUniform(1.0, 80.0),
         legal=Limits(),
         usual=True,
-        source="DPLIS paper, Tables 2, 3 and 5: best R from 4 to 40; the upper bound is twice the largest best R",
+        source="DPLIS paper, Tables 2, 3 and 5: the best R is between 4 and 40; our upper bound is 80",
     ),
     Parameter(
         name="smoothing_samples",

@@ -37,7 +37,7 @@ UNITS = ("record", "user")
 
 
 def info(request: DatasetRequest) -> DatasetInfo:
-    """Return the public facts about a data set. A file is read only for a custom data set (`request.path`)."""
+    """Return the public facts about a data set. No file is read, except that of a custom data set."""
     check_unit(request)
     if request.path is not None:
         if request.name in DATASETS:
@@ -136,14 +136,15 @@ def records_fingerprint(request: DatasetRequest) -> str:
 
     Shipped data sets that share a budget (`DatasetInfo.budget_owner`) have the same fingerprint. A custom data set has
     the fingerprint of a shipped set if it has the same arrays, or the same training records in any order. Otherwise its
-    fingerprint is the checksum of its arrays without the users. Files that only overlap are not detected.
+    fingerprint is the checksum of its arrays without the users. A file that shares only some of its
+    records with another file is not detected.
     """
     shipped, content = _identified(info(request))
     return content if shipped is None else _published(shipped)
 
 
 def budget_owner(request: DatasetRequest) -> str:
-    """Return the data set name that the ledger uses for the records. A copy of a shipped set has that set's name."""
+    """Return the name under which the ledger charges the records. A copy of a shipped set has the name of the set."""
     shipped, _ = _identified(info(request))
     return request.name if shipped is None else shipped.budget_owner
 
@@ -160,7 +161,7 @@ def share_records(one: DatasetRequest, other: DatasetRequest) -> bool:
 
 
 def _published(known: DatasetInfo) -> str:
-    """Return the fingerprint of a shipped set. It must never change, because ledgers store it."""
+    """Return the fingerprint of a shipped set. A fingerprint must never change, because ledgers store it."""
     owner = DATASETS[known.budget_owner]
     published = "".join(file.sha256 for file in owner.files) or ("" if owner.forms else f"scikit-learn:{owner.name}")
     return hashlib.sha256(published.encode()).hexdigest() if published else owner.content_sha256
@@ -203,7 +204,7 @@ def users_fingerprint(request: DatasetRequest) -> str | None:
 
 @lru_cache(maxsize=2)
 def load_records(request: DatasetRequest) -> Splits:
-    """Return the records as tensors. They are read once per process, so callers must not write to them."""
+    """Return the records as tensors. The tensors are cached, so callers must not change them."""
     from trainables.data import loading
 
     public_train_size(request)  # refuses an illegal fraction before reading a file

@@ -25,12 +25,12 @@ _FORMATS = zipfile.BadZipFile, zlib.error, lzma.LZMAError, tarfile.TarError, pic
 
 
 def data_folder(data_dir: str | None) -> Path:
-    """Return the absolute data directory: ``data_dir``, else the variable ``DP_TUNER_DATA``, else ``./data``."""
+    """Return the absolute data directory: ``data_dir``, else ``$DP_TUNER_DATA``, else ``./data``."""
     return Path(data_dir or os.environ.get(_ENVIRONMENT) or "data").expanduser().absolute()
 
 
 def locate(info: DatasetInfo, folder: Path) -> tuple[tuple[FileInfo, ...], tuple[Path, ...]]:
-    """Return (form, paths of its files) for the first form of a data set whose files are all in ``folder``.
+    """Return (form, paths of its files) for the first form that has all its files in ``folder``.
 
     The forms are alternative sets of files with the same records.
 
@@ -55,7 +55,7 @@ def locate(info: DatasetInfo, folder: Path) -> tuple[tuple[FileInfo, ...], tuple
 
 @contextmanager
 def reading(path: Path, what: str) -> Iterator[None]:
-    """Convert errors while reading ``path`` to DatasetError. ``what`` describes the expected file."""
+    """Convert an error that occurs while ``path`` is read to a DatasetError. ``what`` describes the expected file."""
     try:
         yield
     except (OSError, EOFError, KeyError, ValueError, *_FORMATS) as error:

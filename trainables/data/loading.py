@@ -53,7 +53,7 @@ def content_sha256(arrays: Arrays) -> str:
 def records_sha256(arrays: Arrays) -> str:
     """Return a checksum of the training records. It ignores their order and the type of their numbers.
 
-    Return "" for arrays whose shape or type no training can use.
+    Return "" if the arrays have a shape or type that no training can use.
     """
     x, y = arrays["x_train"], arrays["y_train"]
     if y.ndim != 1 or not len(y) or x.ndim < 2 or len(x) != len(y) or {x.dtype.kind, y.dtype.kind} - set("fiub"):
@@ -74,7 +74,7 @@ def records_sha256(arrays: Arrays) -> str:
 
 
 def users_sha256(arrays: Arrays) -> str:
-    """Return a checksum of the users of the records. It is the same for numbers and for their decimal strings."""
+    """Return a checksum of the users of the records. User numbers and their decimal strings give the same checksum."""
     digest = hashlib.sha256()
     for key in ("user_train", "user_test"):
         if key in arrays:
@@ -149,7 +149,7 @@ _READERS: dict[str, Callable[[str, tuple[Path, ...]], Arrays]] = {
 def read_arrays(info: DatasetInfo, folder: Path) -> Arrays:
     """Return the arrays of a data set. If the records have users, the arrays include `user_train`.
 
-    Shipped images are uint8 as stored. All other inputs are scaled already.
+    Shipped images are still unscaled (uint8). All other inputs are scaled already.
     """
     if info.path is not None:
         return read_user(info)
@@ -176,7 +176,7 @@ def read_arrays(info: DatasetInfo, folder: Path) -> Arrays:
 
 
 def _scaled(info: DatasetInfo, x: np.ndarray) -> np.ndarray:
-    """Scale bytes to [0, 1] for grey images and to [−1, 1] for colour images. Other inputs are scaled already."""
+    """Scale bytes to [0, 1] for grey images and to [−1, 1] for colour images. Return other inputs unchanged."""
     if x.dtype != np.uint8:
         return np.ascontiguousarray(x, np.float32)
     if info.input_shape[0] == 1:

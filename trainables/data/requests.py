@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["COUNTS", "DatasetInfo", "DatasetRequest", "FileInfo", "Splits"]
 
 COUNTS = Limits(low=1, integer=True)
-"""Legal numbers of records and of users."""
+"""Legal range of a number of records or users."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class DatasetInfo:
             it is the declared size, or the declared number of users times `records_per_user`.
         test_size: number of test records.
         input_shape: shape of one input, without the batch.
-        classes: number of labels.
-        provenance: origin and split.
+        classes: number of different labels.
+        provenance: origin of the records, and how they are split.
         licence: licence, as the publisher states it.
         files: files that have official addresses; may be empty.
         forms: alternative forms of the data set, best first. Each form is a set of files with all records. Empty for
@@ -73,11 +73,11 @@ class DatasetRequest:
         name: name in `trainables.data.DATASETS`, or any other name if ``path`` is set.
         data_dir: folder with the files; None is the default of `data_folder`.
         path: npz file of a custom data set (`trainables.data.user`).
-        public_size: PUBLIC number of training records in the file at ``path``, for the sample rate.
+        public_size: PUBLIC number of training records in the file at ``path``. It sets the sample rate.
         validation_fraction: fraction of the training records that becomes the validation records, in [0, 1).
         split_seed: public key of the hash that chooses the validation records.
-        unit: what the guarantee protects and what a batch samples, 'record' or 'user'. If it is 'user', all records of
-            a user are either training or validation records.
+        unit: 'record' or 'user'. The guarantee protects one unit, and a batch is a random sample of units. If the
+            unit is 'user', all records of a user are either training or validation records.
         records_per_user: m, the largest number of records that a user contributes; used only if the unit is 'user'.
         public_users: PUBLIC number of training users in the file at ``path``; used only if the unit is 'user'.
     """

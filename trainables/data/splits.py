@@ -29,7 +29,7 @@ def aside_by_content(x: np.ndarray, y: np.ndarray, *, fraction: float, key: str)
 
 
 def aside_by_user(users: np.ndarray, *, fraction: float, key: str) -> np.ndarray:
-    """Return whether each record is selected by a hash of its user. All records of a user stay together."""
+    """Return whether each record is selected by a hash of its user. All records of a user get the same answer."""
     names, whose = np.unique(users, return_inverse=True)
     chosen = _chosen((_identity(name) for name in names), len(names), fraction=fraction, key=key)
     return np.asarray(chosen[whose])

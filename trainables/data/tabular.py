@@ -50,7 +50,7 @@ class Category:
 
 @dataclass(frozen=True)
 class Label:
-    """Column to predict. The class of a word is its index in the list."""
+    """Column with the words to predict. The class of a word is its index in the list."""
 
     name: str
     words: tuple[str, ...]

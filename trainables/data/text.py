@@ -1,6 +1,6 @@
 """Records for next-word prediction. An input has the numbers of a few words. Its label is the next word's number.
 
-The vocabulary, which numbers the words, is PUBLIC.
+The vocabulary, which assigns a number to each word, is PUBLIC.
 """
 
 from __future__ import annotations

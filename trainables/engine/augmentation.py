@@ -26,8 +26,9 @@ class RandomViews:
     """Random crops and horizontal flips of images, drawn independently for each view.
 
     A crop has the size of the image and a uniformly random position in the padded image, as in De et al. If an
-    image has at most PADDING pixels in a direction, its padding there is one pixel less than its size. A view depends
-    only on its image and its random numbers. The number of random numbers depends only on B and M.
+    image has at most PADDING pixels in a direction, the padding in this direction is one
+    pixel less than the image's size. A view depends only on its image and its random numbers. How many random
+    numbers are drawn depends only on B and M.
 
     Attributes:
         crop: whether a view is a random crop.

@@ -28,7 +28,7 @@ class WeightAverage:
         self._dtype = like.dtype
 
     def update(self, theta: Tensor) -> None:
-        """Add the weights θ after a further step, shape (d,)."""
+        """Include the weights θ, shape (d,), in the average. Called after each step."""
         decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
         self._average.mul_(decay).add_(theta.detach(), alpha=1.0 - decay)
         self.updates += 1

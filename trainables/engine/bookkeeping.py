@@ -155,7 +155,7 @@ class BookkeepingSource:
         ]
 
     def _chunk_size(self, points: Points, inputs: Tensor, targets: Tensor, copies: int) -> int:
-        """Return the number of samples in a chunk, from the memory per sample. It depends only on public shapes."""
+        """Return the number of samples in a chunk, from the memory of a sample, which depends only on public shapes."""
         key = (len(points), copies, inputs.shape[1:])
         if key not in self._sizes:
             views = self.layout.views(points.centre)

@@ -88,8 +88,8 @@ class _Blocks:
         kernel: ω^|i-j| / √(4σ + 1) inside a block, shape (block, block).
         wings: factors by which a carry decays within a block: ω^(i+1) from the left and ω^(block-i) from the right,
             shape (2, block).
-        fading: ω^(i+1) for i = 0, 1, …: factors by which a carry decays within a stretch. They end where a carry is
-            lost by rounding, or after `_STRETCH` numbers.
+        fading: ω^(i+1) for i = 0, 1, …: factors by which a carry decays within a stretch. The array ends
+            where rounding loses a carry, or after `_STRETCH` factors.
     """
 
     decay: float
@@ -100,7 +100,7 @@ class _Blocks:
     @staticmethod
     @lru_cache(maxsize=64)
     def of(sigma: float, dtype: torch.dtype) -> _Blocks:
-        """Return the constants of σ, which are cached."""
+        """Return the constants for one σ. They are cached."""
         decay, height = _decay_and_height(sigma)
         index = torch.arange(_BLOCK, dtype=torch.float64)
         kernel = height * torch.exp(-decay * (index[:, None] - index).abs())
@@ -134,7 +134,7 @@ def _solve_circle(target: Tensor, vector: Tensor, blocks: _Blocks) -> None:
 def _round_the_circle(lengths: list[int], sent: list[float], decay: float) -> list[float]:
     """Return the carry that enters each stretch of the circle.
 
-    `lengths` has the length of each stretch, and `sent` the carry that leaves it.
+    `lengths` has the length of each stretch. `sent` has the carry that leaves each stretch.
     """
     arriving = 0.0
     for length, leaving in zip(lengths, sent, strict=True):

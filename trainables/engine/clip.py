@@ -70,12 +70,12 @@ def clipped_sum(
     clipping: str = "flat",
     block: int | None = None,
 ) -> Tensor:
-    """Return Σ_i ḡ_i over all samples of all chunks, shape (d,), float64 or the dtype of `like`.
+    """Return the sum of the clipped gradients of all samples in all chunks, shape (d,), float64 or the dtype of `like`.
 
     Adding or removing one sample changes the sum by at most C in L2 norm, or (1 + slack)·C if `block` is set.
 
     Args:
-        chunks: per-sample gradients of the batch, part by part; none for an empty batch.
+        chunks: per-sample gradients of the batch, a chunk of samples at a time; an empty batch has no chunks.
         max_grad_norm: C.
         like: vector with the shape, dtype and device of θ.
         samples: B. If B samples need several chunks, the chunks are added in float64.

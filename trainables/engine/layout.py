@@ -39,7 +39,7 @@ class Layout:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """Name of each parameter's module. The parameters of a module are one group in per-layer clipping."""
+        """Name of each parameter's module. In per-layer clipping, all parameters of a module form one group."""
         return tuple(name.rpartition(".")[0] for name in self.names)
 
     def flatten(self, module: nn.Module) -> Tensor:

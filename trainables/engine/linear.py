@@ -26,7 +26,7 @@ _STACK_BYTES = 16 * 2**20
 
 @dataclass(frozen=True)
 class _Record:
-    """Tensors of one linear layer, one for each pass.
+    """Tensors of one linear layer, with one tensor for each pass.
 
     For a pass over k points the shape is (k, B·copies, width), or (B·copies, width) if k = 1.
     """
@@ -40,8 +40,9 @@ class _Record:
 class LinearStackSource:
     """Source for a module that `is_linear_stack` accepts.
 
-    `stack_bytes` limits the memory for the parameters of the points in one pass. So a pass has several points if the
-    model is small, and one point if it is large. `BookkeepingSource` describes the other attributes.
+    `stack_bytes` limits the memory for the parameters of all evaluation points of one pass. So a pass has
+    several points if the model is small, and one point if it is large. `BookkeepingSource` describes the other
+    attributes.
     """
 
     module: nn.Sequential

@@ -14,6 +14,7 @@ def add_noise(clipped: Tensor, *, standard_deviation: float, generator: Generato
     """Return `clipped` + N(0, standard_deviation²·I), shape (d,), computed in float64 and rounded to `dtype`.
 
     In a step, `clipped` is Σ_i ḡ_i, and the standard deviation is noise_multiplier · C plus a margin for the rounding
-    of the sum. Every batch, even an empty one, draws d numbers. Rounding the noised sum is post-processing.
+    of the sum. For every batch, even an empty one, d random numbers are drawn. Rounding the noised sum is
+    post-processing.
     """
     return generator.add_normal(clipped, standard_deviation, dtype)

@@ -59,7 +59,7 @@ class Points:
 
 
 class Objective(Protocol):
-    """Choice of the points at which the loss is evaluated. It is independent of the records."""
+    """Rule that chooses the points at which the loss is evaluated. The choice is independent of the records."""
 
     def points(self, theta: Tensor, *, noise_scale: float, public: torch.Generator) -> Points:
         """Return the points of one step.
@@ -85,8 +85,8 @@ class Plain:
 class Smoothed:
     """Smoothed loss of DPLIS (equation 6): L(θ) → (1/K) Σ_j L(θ + R·(η/b)·ν_j), ν_j ~ N(0, noise_multiplier²·C²·I).
 
-    η is the scheduled rate of the step. All samples share each ν_j, so each sample's gradient still depends on that
-    sample alone.
+    η is the scheduled rate of the step. Each ν_j is the same for all samples and independent of them, so a sample's
+    gradient still depends on no other sample.
 
     Attributes:
         radius: R.

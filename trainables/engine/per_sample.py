@@ -46,7 +46,7 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def even_chunk(samples: int) -> int:
-    """Return the largest multiple of ROWS up to `samples`, or, below ROWS, the largest power of 2 up to `samples`."""
+    """Return the largest multiple of ROWS up to `samples`; if `samples` < ROWS, the largest power of 2 up to it."""
     return samples // ROWS * ROWS if samples >= ROWS else 1 << (samples.bit_length() - 1)
 
 

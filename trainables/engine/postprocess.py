@@ -19,7 +19,7 @@ Postprocess: TypeAlias = Callable[[Tensor], Tensor]
 
 
 def unchanged(gradient: Tensor) -> Tensor:
-    """Return the gradient, without post-processing."""
+    """Return the gradient unchanged."""
     return gradient
 
 

@@ -52,7 +52,7 @@ class Generator(ABC):
         """Return `total`, shape (d,), plus N(0, scale²) noise, as a new tensor of `dtype` on the same device.
 
         The sum is computed in float64 and rounded once, to `dtype`. For an accelerator, the random words are drawn on
-        the CPU, and the noise is computed on the accelerator. A `scale` of 0 draws as many words as any other.
+        the CPU, and the noise is computed on the accelerator. A `scale` of 0 draws as many words as any other scale.
         """
         size = total.numel()
         if total.device.type != "cpu":
@@ -84,7 +84,8 @@ class SecureGenerator(Generator):
 
     Args:
         key: 32 secret bytes from the operating system. The key of an earlier generator repeats its stream. This is
-            allowed only if nobody has seen a result of that stream. None draws a new key.
+            allowed only if nobody has seen a result of that stream. With None, the operating system
+            creates a new key.
     """
 
     def __init__(self, key: bytes | None = None) -> None:
@@ -115,7 +116,7 @@ class SecureGenerator(Generator):
         self._process = os.getpid()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the secret key of the NEXT request. It determines later noise, but reveals no earlier noise."""
+        """Return the secret key of the NEXT request. The key determines later noise, but reveals no earlier noise."""
         return {"key": torch.frombuffer(bytearray(self._key), dtype=torch.uint8)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

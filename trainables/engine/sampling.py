@@ -17,7 +17,7 @@ _GAPS_BELOW = 0.2  # below this rate it is faster to draw the gaps between chose
 def poisson_batch(generator: Generator, records: int, sample_rate: float) -> Tensor:
     """Return the indices of one batch: every record enters with probability q, independently of all others.
 
-    q is the `sample_rate`. If it is large, a uniform number is drawn for each record. If it is small, only the gaps
+    q is the `sample_rate`. If q is large, a uniform number is drawn for each record. If q is small, only the gaps
     between chosen records are drawn: a gap has k records with probability (1 - q)^k q. Independent gaps with these
     probabilities are equivalent to an independent draw for each record. In both cases, the probabilities are exact
     up to a few 2⁻⁵³.
@@ -53,7 +53,7 @@ def user_records(users: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _further(generator: Generator, last: int, records: int, sample_rate: float) -> Tensor:
-    """Return the indices of the next chosen records after `last`. Usually, the last index is beyond all records."""
+    """Return the indices of the next chosen records after `last`. The last of these is usually beyond all records."""
     expected = (records - 1 - last) * sample_rate
     uniforms = generator.uniform(int(expected + 5.0 * math.sqrt(expected)) + 2)
     # P(gap ≥ k) = (1 - q)^k = P(log u / log(1 - q) ≥ k) for u = 1 - uniform in (0, 1].

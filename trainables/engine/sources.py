@@ -1,4 +1,4 @@
-"""Choice of the source of per-sample gradients: the fastest source that is exact on public inputs."""
+"""Function that chooses the source of per-sample gradients: the fastest one that is exact on public inputs."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _holds_at(
 
 
 def _gradient(module: nn.Module, layout: Layout, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Return the gradient by autograd, shape (d,), float64."""
+    """Return the gradient that autograd computes, shape (d,), float64."""
     leaf = theta.clone().requires_grad_()
     with torch.enable_grad():
         loss = _probe(functional_call(module, layout.views(leaf), (x,)), y)

@@ -80,7 +80,7 @@ class Stages:
         augmentation: random views of the inputs before the clip, from SECRET randomness
             (`trainables.engine.augmentation`). None for no augmentation.
         weight_decay_before_clipping: λ of g_i ← g_i + λθ.
-        postprocess: function of the noised gradient.
+        postprocess: function that is applied to the noised gradient.
         decoupled_weight_decay: λ of θ ← (1 - ηλ)θ - ηg̃.
     """
 

@@ -7,12 +7,12 @@ lost (Casacuberta et al. 2022). In float64, the additional effect is below 1e-6 
 float64 takes twice the time, so small batches are summed in float32, in blocks of m samples. The sums of the
 blocks are added one after the other. Their rounding error is bounded as follows. Let u = 2⁻²⁴, and let every term of
 the sum be at most C long. A term takes part in at most m - 1 additions within its block, and then in at most ⌈B/m⌉
-additions of blocks. Three more operations round its clip factor and multiply by it. Five are counted for the weight
-decay, which is added separately. The error of each operation is at most u times its result. So the error of a sum over
-B samples is at most u·(m + B/m + 8)·B·C (Higham 2002, section 4.2). The sums of two neighbouring batches differ by at
-most C + u·(m + B/m + 8)·(2B + 1)·C. m is chosen so that this is below (1 + slack)·C, and the noise is increased by the
-factor 1 + slack. The bound requires ONE term per sample. Several terms of a sample may be longer than their sum, so
-they are added in float64.
+additions of blocks. Three more operations round its clip factor and multiply by it. Five more are counted for the
+weight decay, which is added separately. The error of each operation is at most u times its result. So the error of a
+sum over B samples is at most u·(m + B/m + 8)·B·C (Higham 2002, section 4.2). The sums of two neighbouring batches
+differ by at most C + u·(m + B/m + 8)·(2B + 1)·C. m is chosen so that this difference is below (1 + slack)·C, and the
+noise is increased by the factor 1 + slack. The bound requires ONE term per sample. Several terms of a sample may be
+longer than their sum, so they are added in float64.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def full_float32() -> None:
 
 
 def in_cache(rows: int, width: int, device: torch.device) -> Iterator[slice]:
-    """Cut `rows` rows of `width` numbers into slices. On a CPU, a slice fits the cache. On a GPU, it is larger."""
+    """Cut `rows` rows of `width` numbers into slices. On a CPU, a slice fits the cache. On a GPU, a slice is larger."""
     at_once = max(1, (_CACHED_ENTRIES if device.type == "cpu" else _GPU_ENTRIES) // max(1, width))
     return (slice(start, min(start + at_once, rows)) for start in range(0, rows, at_once))
 
@@ -188,7 +188,7 @@ def not_negative(squares: Tensor) -> Tensor:
 
 @cache
 def _partition(width: int) -> tuple[int, int]:
-    """Return (number of a row's entries in blocks, length of a block). If possible, all entries are in blocks."""
+    """Return (number of a row's entries that fit in blocks, length of a block). If possible, all entries fit."""
     for block in range(_NORM_BLOCK, _NORM_BLOCK // 4, -1):
         if width % block == 0:
             return width, block

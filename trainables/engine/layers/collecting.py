@@ -16,7 +16,7 @@ __all__ = ["OuterCollector", "factored_decay"]
 
 
 class OuterCollector:
-    """Collector for one layer and one chunk. The shapes decide whether it stores factors."""
+    """Collector for one layer and one chunk. The shapes decide whether it stores factors or sums of products."""
 
     def __init__(self, geometry: Geometry, work: Work) -> None:
         self._geometry = geometry
@@ -62,7 +62,7 @@ class OuterCollector:
         return replace(factored, decay=factored_decay(factored, decay, outputs))
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Return about how many values are in memory: factors and their copies for a norm, or explicit gradients."""
+        """Estimate the number of values in memory: factors and their copies for a norm, or explicit gradients."""
         weight = parameters[self._geometry.weight]
         positions, factored = self._positions(calls, weight), self._choose(calls, parameters)
         width, inputs = self._geometry.columns(weight).shape

@@ -33,7 +33,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Work:
-    """Sizes of a chunk: B `samples` and K evaluation `points`. They decide the algorithm and the memory of a layer."""
+    """Sizes of a chunk: B `samples` and K evaluation `points`. The sizes decide the algorithm and memory of a layer."""
 
     samples: int
     points: int
@@ -66,7 +66,7 @@ class LayerGradients(Protocol):
         """
 
     def masked(self, kept: Tensor) -> LayerGradients:
-        """Return these gradients, set to 0 (even if NaN) for each sample that is False in `kept`, shape (B,)."""
+        """Return these gradients with 0, even in place of NaN, for samples that are False in `kept`, shape (B,)."""
 
 
 class Collector(Protocol):
@@ -79,7 +79,7 @@ class Collector(Protocol):
         """Return the per-sample gradients, summed over all calls, with weight decay unless `decay` is None."""
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Return an estimate of the number of values in memory if every point has calls like these."""
+        """Estimate the number of values in memory. It is assumed that `calls` are repeated at each evaluation point."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ class LookedUp:
     """Per-sample gradients of an embedding, stored for the P looked-up rows of each sample.
 
     Attributes:
-        rows: indices of the rows, shape (B, P).
+        rows: indices of the looked-up rows, shape (B, P).
         deltas: gradients with respect to the looked-up vectors, shape (B, P, width); zero for padding rows.
         size: V, the number of rows of the embedding.
         decay: weight decay before the clip, or None.
@@ -83,7 +83,7 @@ class EmbeddingCollector:
         self._deltas: list[Tensor] = []
 
     def add(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> None:
-        """Store the looked-up rows, and the gradients with respect to their vectors."""
+        """Store the indices of the looked-up rows, and the gradients with respect to these rows."""
         del parameters
         for index, call in enumerate(calls):
             rows = call.inputs.reshape(self._work.samples, -1)
@@ -105,7 +105,7 @@ class EmbeddingCollector:
         return LookedUp(rows, deltas, self._layer.num_embeddings, decay)
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Return about how many values are in memory: the gradients, their copies for a norm, and the norm's terms."""
+        """Estimate the number of values in memory: gradients, copies for a norm, and terms of the norm."""
         width = parameters["weight"].shape[1]
         points = [1 if call.fixed else self._work.points for call in calls]
         positions = sum(call.inputs.numel() * k for call, k in zip(calls, points, strict=True)) // self._work.samples

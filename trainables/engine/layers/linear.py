@@ -14,7 +14,7 @@ __all__ = ["LinearTap", "linear", "linear_tap"]
 class LinearTap(nn.Module):
     """Product x Wᵀ + b with the parameters `weight_name` and `bias_name` of the parent module.
 
-    It makes a product with parameters visible to hooks. A forward pass may call it many times.
+    Hooks can observe a LinearTap, but not a plain product. A forward pass may call it many times.
     """
 
     def __init__(self, weight_name: str, bias_name: str | None = None) -> None:

@@ -36,7 +36,7 @@ def prefer_factors(positions: int, inputs: int, outputs: int) -> bool:
 
 
 def gram_squares(left: Tensor, right: Tensor, width: int) -> Tensor:
-    """Return Σ_{p,q} left_pq · right_pq plus a bound of its rounding error, shape (B,).
+    """Return Σ_{p,q} left_pq · right_pq, plus a bound of its rounding error, shape (B,).
 
     `left` and `right` are Gram matrices in float64, whose entries are sums of products. `width` is the number
     of products in an entry of `left` plus the number in an entry of `right`.

@@ -38,7 +38,7 @@ class ExplicitCollector:
         return Explicit(self._parts)
 
     def numbers(self, calls: Sequence[Call], parameters: Mapping[str, Tensor]) -> int:
-        """Return about how many values are in memory: the gradients of one call, a copy of them, and the sums."""
+        """Estimate the number of values in memory: gradients of one call, their copy, and the sums."""
         copies = max((len(call.inputs) for call in calls), default=0)
         return sum(value.numel() for value in parameters.values()) * (2 * copies + self._work.samples)
 
@@ -90,7 +90,7 @@ def any_layer(layer: nn.Module, work: Work) -> ExplicitCollector:
 def _scale_and_shift(
     normal: Tensor, deltas: Tensor, parameters: Mapping[str, Tensor], *, keep: int
 ) -> dict[str, Tensor]:
-    """Return the gradients of the weight and bias in z = weight · x̂ + bias. Both have the last `keep` axes of x̂.
+    """Return the gradients of the weight and bias in z = weight · x̂ + bias. Both gradients keep the last `keep` axes.
 
     All other axes, except the first, are summed.
     """
