@@ -102,8 +102,9 @@ def _meaning(card: Mapping[str, Any]) -> list[str]:
             else "A person who has several records in the data is protected less than these numbers say."
         ),
         f"**What it covers.** {_extent(card)}",
-        f"**Who may see what.** The guarantee holds if this is shown: {plain(card['released'])}. It does not hold if "
-        f"this is shown: {plain(card['kept_from_analysts'])}. {_scored(card)}",
+        f"**Who may see what.** {_scored(card)}",
+        f"**May be shown:** {plain(card['released'])}.",
+        f"**Must not be shown:** {plain(card['kept_from_analysts'])}.",
     ]
 
 
