@@ -27,7 +27,7 @@ PARAMETERS: dict[str, Parameter] = {
 """Every parameter of every method, by name."""
 
 _SCALES: dict[str, tuple[str, ...]] = {"smoothing_radius": ("learning_rate", "noise_multiplier", "max_grad_norm")}
-"""Parameter → parameters that multiply its effect. DPLIS' perturbation is proportional to all four."""
+"""Parameter → parameters that multiply its effect. DPLIS' perturbation is proportional to the product of the four."""
 
 
 def method_parameters(method: str) -> dict[str, Parameter]:

@@ -1,7 +1,7 @@
-"""Reader of custom data sets: an npz file with x_train, y_train, x_test, y_test and, optionally, ``classes``.
+"""Reader of custom data sets: an npz file with x_train, y_train, x_test and y_test.
 
-If users are protected, ``user_train`` has the user of each training record. Optionally, ``user_test`` has the user of
-each test record, and ``classes`` is the number of classes.
+The file may also have ``classes``, the number of classes. If users are protected, it must have ``user_train``, the user
+of each training record, and may have ``user_test``, the user of each test record.
 """
 
 from __future__ import annotations

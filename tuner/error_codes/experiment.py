@@ -51,7 +51,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "scores-not-protected": "The key sets the budget or the noise of protected scores, but the scores are not "
         "protected. Remove the key, or write `protected: true`.",
         "validation-budget-too-large": "Protected scores cannot have a larger ε or δ than the whole search.",
-        "validation-empty": "Protected scores need at least one public validation record.",
+        "validation-empty": "For protected scores, the public number of validation records must be at least 1.",
         "metric-not-protectable": "Only accuracies can be protected, because one record can change a loss arbitrarily.",
         "batch-norm-refused": "BatchNorm mixes the records of a batch before clipping, so nothing bounds the influence "
         "of one record. Use group normalization, or no normalization.",

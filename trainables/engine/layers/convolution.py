@@ -34,7 +34,7 @@ class ConvolutionGeometry(Geometry):
         return by_sample(values.movedim(1, -1), samples)
 
     def prepared(self, inputs: Tensor) -> Tensor:
-        """Return the padded inputs, (B·copies, height, width, channels), as contiguous memory, which `right` needs."""
+        """Return the padded inputs as a contiguous tensor, (B·copies, height, width, channels), for `right`."""
         images = inputs if inputs.dim() == 4 else inputs[:, :, None]
         if any(self.padding):
             images = nn.functional.pad(images, self.padding)

@@ -72,8 +72,8 @@ class TrialAccount:
     Attributes:
         mechanism: mechanism of every step; None before the first reservation.
         reserved: total of the steps of all reservations, including the leased steps.
-        leased: steps that all attempts together have charged.
-        settled: whether the trial has ended. Steps that it reserved and did not lease are then free again.
+        leased: number of steps charged so far, over all attempts of the trial. A step is charged when it is leased.
+        settled: whether the trial has ended. At its end, steps that were reserved but not leased become free again.
         taken: number of training steps that the trial reported when it was settled; None before that.
         price: Rényi units of one step, fixed by the first reservation; 0 if the filter does not count units.
         restarts: number of reservations after the first lease. An interrupted trial reserves the steps

@@ -49,8 +49,8 @@ class Along:
 
     Attributes:
         name: name of the parameter.
-        scales: names of other searched parameters that multiply this parameter. The model is a function of the product.
-        starts: values of the parameter in the first trials, or None for the default radii.
+        scales: names of other searched parameters that multiply this parameter. The curve is a function of the product.
+        starts: values of the parameter in the first trials. None means the default smoothing radii.
     """
 
     name: str

@@ -48,8 +48,8 @@ _MADE: Final[Mapping[tuple[float, int], tuple[float, float]]] = {
 }
 """Simulated critical values by (α, number of interim analyses).
 
-The first value of each pair is for a known standard deviation, and the second value is for an estimated one. A test
-repeats the simulation.
+The first value of each pair is for a known standard deviation, and the second value is for an estimated one. A unit
+test of this package repeats the simulation to check them.
 """
 
 
