@@ -110,8 +110,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "public-data-unused": "A public data set is used with `accounting: public` only. Remove `search.public`, or "
         "choose that mode.",
         "public-data-missing": "`accounting: public` needs a public data set. Name it in `search.public`.",
-        "public-data-incomplete": "Public records of your own need a path, a public size, and a name that no other "
-        "data set uses.",
+        "public-data-incomplete": "To use your own public records, give a path, a public size, and a name that no "
+        "other data set uses.",
         "public-data-private": "The public data set must differ from the private data set. Otherwise the search would "
         "read private records without a charge.",
         "public-data-shape": "The same model trains on the public and the private records, so both need the same "
