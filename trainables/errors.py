@@ -3,14 +3,22 @@
 TrainableError
 ├── HyperparameterError   a hyper-parameter is unknown, not finite or out of range
 ├── DatasetError          a data set is unknown, missing or does not match its checksum
-└── GateError             the request would break the privacy guarantee
+├── GateError             the request would break the privacy guarantee
+└── InfrastructureError   the machine or the model failed on PUBLIC inputs, whatever the records are
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["EXPLANATIONS", "DatasetError", "GateError", "HyperparameterError", "TrainableError"]
+__all__ = [
+    "EXPLANATIONS",
+    "DatasetError",
+    "GateError",
+    "HyperparameterError",
+    "InfrastructureError",
+    "TrainableError",
+]
 
 EXPLANATIONS: dict[str, str] = {
     # hyper-parameters; the explanations of other codes are in search_spaces.errors
@@ -79,6 +87,10 @@ EXPLANATIONS: dict[str, str] = {
     "generator-key-invalid": "The key of the secret generator must be 32 bytes from the operating system.",
     # running a trial
     "device-missing": "The device is cuda, but torch finds no GPU. Use auto or cpu, or a machine with a GPU.",
+    "public-inputs-failed": (
+        "The machine or the model failed on public inputs, before any step was charged or any record was read. Look at "
+        "the memory, the driver and the temperature of the device, then resume the sweep."
+    ),
     "checkpoint-without-average": (
         "The checkpoint has no average of the weights, which ema_decay above 0 needs. Resume with the settings of the "
         "checkpoint."
@@ -160,3 +172,10 @@ class DatasetError(TrainableError):
 
 class GateError(TrainableError):
     """A request that would break the privacy guarantee. Nothing was started."""
+
+
+class InfrastructureError(TrainableError):
+    """A failure of the machine, or of the model on PUBLIC inputs.
+
+    It is raised only where no record was touched, so it is the same with and without any record, and may be shown.
+    """
