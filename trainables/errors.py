@@ -87,9 +87,13 @@ EXPLANATIONS: dict[str, str] = {
     "generator-key-invalid": "The key of the secret generator must be 32 bytes from the operating system.",
     # running a trial
     "device-missing": "The device is cuda, but torch finds no GPU. Use auto or cpu, or a machine with a GPU.",
-    "public-inputs-failed": (
-        "The machine or the model failed on public inputs, before any step was charged or any record was read. Look at "
-        "the memory, the driver and the temperature of the device, then resume the sweep."
+    "machine-failed": (
+        "The machine failed on public inputs, before any record was read, so no record is the cause. Look at the "
+        "memory and the driver of the device, then resume the sweep."
+    ),
+    "parameters-unusable": (
+        "The model raised an error on public inputs, at parameters that the training has reached. It does not raise at "
+        "its initial parameters. Clamp inside the model, or lower the learning rate."
     ),
     "checkpoint-without-average": (
         "The checkpoint has no average of the weights, which ema_decay above 0 needs. Resume with the settings of the "

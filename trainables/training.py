@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Final
@@ -27,11 +27,12 @@ from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep
 from trainables.engine.update import Adam, Sgd, Update
 from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
+from trainables.health import HealthCheck
 from trainables.hyperparameters import check_augmentation
 from trainables.methods import from_parameters
 from trainables.model_gate import public_inputs
 from trainables.models import build
-from trainables.scoring import protected_count, protected_size
+from trainables.scoring import answers, protected_count, protected_size
 from trainables.spec import TrainingSpec, check_privacy, spec_fingerprint
 
 __all__ = ["LEASE_STEPS", "PrivateTraining", "TrainingSpec", "gradient_source"]
@@ -39,7 +40,6 @@ __all__ = ["LEASE_STEPS", "PrivateTraining", "TrainingSpec", "gradient_source"]
 # Largest number of charged steps that a trial can lose by crashes. The first attempt leases half of them at a time, the
 # second attempt a quarter, and so on. Only attempts that lost a part of a lease are counted.
 LEASE_STEPS: Final = 200
-_SCORING_BATCH: Final = 2048
 _AUTOCAST: Final[Mapping[str, torch.dtype | None]] = {"float32": None, "bfloat16": torch.bfloat16}
 
 
@@ -83,14 +83,8 @@ class PrivateTraining:
         about = data.info(spec.dataset)
         self._protected_size = protected_size(spec)
         check_augmentation(self._hyperparameters.augmentation, about.input_shape)
-        self._model = build(
-            spec.model,
-            input_shape=about.input_shape,
-            classes=about.classes,
-            activation=spec.activation,
-            normalization=spec.normalization,
-            seed=spec.seed,
-        ).to(self._device)
+        self._input_shape, self._classes = about.input_shape, about.classes
+        self._model = self._build().to(self._device)
         self._layout = Layout.of(self._model)
         source = gradient_source(self._model, self._layout, about.input_shape, precision=spec.precision)
         self._theta = self._layout.flatten(self._model)
@@ -120,6 +114,24 @@ class PrivateTraining:
             update=self._update,
             secret=self._secret,
             public=self._public,
+        )
+        self._health = HealthCheck(
+            self._private_step,
+            initial=lambda: self._layout.flatten(self._build()),
+            input_shape=about.input_shape,
+            classes=about.classes,
+        )
+
+    def _build(self) -> nn.Module:
+        """Return the model with its initial parameters, which are public."""
+        spec = self.spec
+        return build(
+            spec.model,
+            input_shape=self._input_shape,
+            classes=self._classes,
+            activation=spec.activation,
+            normalization=spec.normalization,
+            seed=spec.seed,
         )
 
     @property
@@ -154,6 +166,8 @@ class PrivateTraining:
 
         Raises:
             HyperparameterError: `step` is beyond the steps of the spec.
+            InfrastructureError: the machine failed on public inputs.
+            TrainableError: the model failed on public inputs, at these parameters.
             Exception: the charge refused a lease. The steps of this lease were not taken.
         """
         if step > self.spec.steps:
@@ -162,6 +176,7 @@ class PrivateTraining:
             )
         inputs, targets = self._records["train"]
         while self.step < step:
+            self._health.check(self._theta, step=self.step, at_most_every=LEASE_STEPS // 2)
             most = max(LEASE_STEPS >> (self._charge.restarts() + 1), 1)
             leased = min(most, step - self.step)
             used = self._private_step.mechanism
@@ -201,11 +216,14 @@ class PrivateTraining:
                 "training-records-scored",
                 f"`split` must be 'validation' or 'test' (got {split!r}). Training records are never scored.",
             )
-        if split == "validation" and self.spec.score_noise is not None:
-            return {"validation_accuracy": self._released_score(self.spec.score_noise)}
+        protected = split == "validation" and self.spec.score_noise is not None
         inputs, targets = self._records[split]
-        if len(inputs) == 0:
+        if len(inputs) == 0 and not protected:
             raise DatasetError("split-empty", f"The {split} split has no records. Raise dataset.validation.fraction.")
+        self._health.check(self._theta, step=self.step)
+        if protected:
+            self._health.check_scoring(self.model)
+            return {"validation_accuracy": self._released_score(float(self.spec.score_noise or 0.0))}
         correct, loss = self._score(inputs, targets)
         if not (isfinite(loss) and bool(self._shown.isfinite().all())):
             return {f"{split}_accuracy": nan, f"{split}_loss": nan}
@@ -214,7 +232,7 @@ class PrivateTraining:
     def _score(self, inputs: Tensor, targets: Tensor) -> tuple[int, float]:
         """Return (number of right answers, summed cross-entropy)."""
         correct, loss = 0, 0.0
-        for logits, y in self._logits(inputs, targets):
+        for logits, y in answers(self.model, inputs, targets, classes=self._classes):
             correct += int((logits.argmax(1) == y).sum())
             loss += float(nn.functional.cross_entropy(logits, y, reduction="sum"))
         return correct, loss
@@ -222,27 +240,12 @@ class PrivateTraining:
     def _released_score(self, noise: float) -> float:
         self._charge.release(noise=noise)  # durable before a validation record is read
         finite = bool(self._shown.isfinite().all())  # this depends on the model only, whose steps are charged
-        # All passes have the same size. In a shorter pass, a kernel may round logits differently. Then one more record
-        # could change the answers to other records whose two largest logits are almost equal.
-        answers = self._logits(*self._records["validation"], even=True) if finite else iter(())
-        count = torch.tensor([protected_count(answers, self._users["validation"])], dtype=torch.float64)
+        records = self._records["validation"]
+        found = answers(self.model, *records, classes=self._classes, even=True) if finite else iter(())
+        count = torch.tensor([protected_count(found, self._users["validation"])], dtype=torch.float64)
         # Rounding to float32 hides the gaps between the possible float64 values of the noise.
         noised = add_noise(count, standard_deviation=noise, generator=self._secret, dtype=torch.float32)
         return float(noised) / self._protected_size
-
-    def _logits(self, inputs: Tensor, targets: Tensor, *, even: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield (logits in float64, labels) for one part of the records after the other.
-
-        If `even` is true, the last forward pass is padded to the size of the other passes.
-        """
-        model = self.model
-        if len(targets) == 0:
-            return
-        for x, y in zip(*(torch.split(each, _SCORING_BATCH) for each in (inputs, targets)), strict=True):
-            fill = _SCORING_BATCH - len(y) if even else 0
-            with torch.no_grad():
-                logits = model(torch.cat([x, x[:1].repeat(fill, *[1] * (x.ndim - 1))]) if fill else x).double()
-            yield logits[: len(y)], y
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state from which the training continues bit for bit. It is secret, as it reveals later noise."""
