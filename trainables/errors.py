@@ -59,6 +59,10 @@ EXPLANATIONS: dict[str, str] = {
         "The output of the model for one sample depends on other samples, so clipping cannot bound the effect of one "
         "record. Use layers that treat every sample alone, such as GroupNorm."
     ),
+    "model-raises": (
+        "A model must return logits for every finite float32 input of its shape. A record for which it raises would "
+        "not be learnt. Clamp inside the model, for example `self.rows(x.clamp(0, 999).long())` for 1000 rows."
+    ),
     "running-statistics": "The layer stores statistics of the records without noise. Set track_running_stats=False.",
     "layer-draws-random": "The layer draws random numbers that no checkpoint stores. Set its dropout to 0.",
     "samples-axis-missing": (

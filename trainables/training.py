@@ -20,6 +20,7 @@ from trainables.data import Splits
 from trainables.engine.average import WeightAverage
 from trainables.engine.layout import Layout
 from trainables.engine.noise import add_noise
+from trainables.engine.objective import Points
 from trainables.engine.per_sample import PerSampleSource
 from trainables.engine.random import Generator, SecureGenerator, SeededGenerator
 from trainables.engine.schedules import rate_factor
@@ -30,7 +31,7 @@ from trainables.errors import DatasetError, GateError, HyperparameterError, Trai
 from trainables.health import HealthCheck
 from trainables.hyperparameters import check_augmentation
 from trainables.methods import from_parameters
-from trainables.model_gate import public_inputs
+from trainables.model_gate import hostile_inputs, public_inputs, refuse_raising
 from trainables.models import build
 from trainables.scoring import answers, protected_count, protected_size
 from trainables.spec import TrainingSpec, check_privacy, spec_fingerprint
@@ -333,11 +334,19 @@ def gradient_source(
 
     Raises:
         HyperparameterError: the precision is not 'float32' or 'bfloat16'.
-        GateError: the model's per-sample gradients cannot be computed in this precision.
+        GateError: the model's per-sample gradients cannot be computed in this precision, or raise for a hostile input.
     """
     refuse_illegal("precision", precision, Words(tuple(_AUTOCAST)))
-    example = public_inputs(input_shape).to(next(model.parameters()).device)
-    return per_sample_source(model, layout, example=example, autocast=_AUTOCAST[precision])
+    device = next(model.parameters()).device
+    a, b, c = public_inputs(input_shape).to(device)
+    source = per_sample_source(model, layout, example=torch.stack([a, b, c, a]), autocast=_AUTOCAST[precision])
+    points = Points(centre=layout.flatten(model))
+
+    def run(x: Tensor) -> None:
+        list(source.chunks(points, x, torch.zeros(len(x), dtype=torch.int64, device=device)))
+
+    refuse_raising(run, hostile_inputs(input_shape).to(device))
+    return source
 
 
 def _stored(values: Mapping[str, Any]) -> dict[str, Any]:
