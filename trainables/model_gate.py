@@ -195,9 +195,8 @@ def _disturbs(module: nn.Module, company: tuple[Tensor, ...]) -> bool:
     """
     together = torch.stack(company)
     compared = [place for place, sample in enumerate(company) if float(sample.abs().max()) < _ORDINARY]
-    alone = torch.cat([module(company[place][None]) for place in compared])
     try:
-        outputs = module(together)
+        alone, outputs = torch.cat([module(company[place][None]) for place in compared]), module(together)
     except RAISED:
-        return False  # the gate of the domain refuses a model that raises, and NaN is outside the domain
+        return False  # `check_domain` refuses a model that raises, and NaN is outside the domain
     return not torch.allclose(outputs[compared], alone, rtol=1e-4, atol=1e-5, equal_nan=True)
