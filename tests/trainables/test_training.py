@@ -17,11 +17,12 @@ from training_fakes import EXACT, CountingCharge, MakeSpec, Trained, raw
 
 import trainables.training
 from trainables import data
+from trainables.charge import LEASE_STEPS
 from trainables.data import DatasetRequest, Splits
 from trainables.engine.average import WeightAverage
 from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
 from trainables.methods import METHODS
-from trainables.training import LEASE_STEPS, PrivateTraining, TrainingSpec
+from trainables.training import PrivateTraining, TrainingSpec
 
 pytestmark = pytest.mark.usefixtures("fake_data")
 
