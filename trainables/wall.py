@@ -77,10 +77,10 @@ def behind(
 
 
 def walled(work: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
-    """Return the function with a wall around each call. Of its errors, those of this package come out (`TrainableError`).
+    """Return the function with a wall around each call. Of its errors, only those of this package come out.
 
-    So the function may raise a `TrainableError` only for what no single training record decides, such as the shape of an
-    array or a missing file.
+    So the function may raise a `TrainableError` only for what no training record decides, such as the shape of an array
+    or a missing file.
     """
 
     @functools.wraps(work)
@@ -190,7 +190,7 @@ def _logging_to_stream(stream: TextIO) -> Iterator[None]:
     def call_handlers(_logger: logging.Logger, record: logging.LogRecord) -> None:
         handler.handle(record)
 
-    logging.Logger.callHandlers = call_handlers  # type: ignore[method-assign]
+    logging.Logger.callHandlers = call_handlers  # type: ignore[assignment,method-assign]
     try:
         yield
     finally:

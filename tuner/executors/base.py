@@ -56,8 +56,8 @@ class TrialSetup:
         folder: the sweep's folder, for checkpoints and the operator's log. All machines of a cluster must share it.
         make_training: returns a training for a specification and a charge. The default is
             `trainables.training.PrivateTraining`.
-        stops_when_lost: whether the sweep stops when the infrastructure fails a trial. The trial then stays RUNNING, and
-            a resume makes it again. Otherwise the trial ends as LOST.
+        stops_when_lost: whether the sweep stops when the infrastructure fails a trial. The trial then stays RUNNING,
+            and a resume makes it again. Otherwise the trial ends as LOST.
     """
 
     spec_for: SpecFor

@@ -31,7 +31,7 @@ class ExportedTrial:
         id: id of the trial in the ledger. For a sealed search, it is the same fixed word for every winner.
         number: number of the trial; None for a sealed search, where it would reveal something about the other runs.
         checkpoint: file with the trial's state; only the operator may see it.
-        trained: False for the released run of a sealed search if no run ended with a score; its model is the initial one.
+        trained: False if no run of a sealed search ended with a score. The model is then the initial one.
         by: the rule that chose the trial; None for a sealed search.
         why: the reason for the choice if the score and the fitted curve prefer different trials; otherwise empty.
     """

@@ -77,7 +77,6 @@ def _search(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: 
         try:
             with private_files(), output_to(sweep.operator_log):
                 trials = _train(sweep, prepared, runs, options) if runs.count else ()
-                winner = _release(sweep, prepared, runs, trials)
         except (SweepInterrupted, KeyboardInterrupt):
             state = SweepState.INTERRUPTED
             raise SweepInterrupted(
@@ -92,6 +91,7 @@ def _search(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: 
                 f"The sealed search failed.{cause} It stays charged as a whole and nothing is released. The operator "
                 f"finds the cause in {sweep.operator_log}. {resume}",
             ) from None
+        winner = _release(sweep, prepared, runs, trials)
         state = SweepState.RUNNING  # until MLflow and the ledger have the winner
         return winner
     finally:

@@ -239,9 +239,8 @@ class StudyDriver:
     def raised(self, trial_id: str) -> None:
         """End a trial whose training raised an error, as FAILED.
 
-        A record may have caused the error. So the trial's step is that of its last report, the reason is always the same
-        text, and the ledger charges all that the trial had reserved. None of them tells at which step the error was
-        raised.
+        A record may have caused the error. So the trial's step is that of its last report, the reason is always the
+        same text, and the ledger charges all that the trial had reserved. None of them tells at which step it failed.
         """
         active = self._active[trial_id]
         active.step, active.forfeits = active.reported, True

@@ -36,8 +36,8 @@ class TrialStatus(StrEnum):
     """Status of a trial.
 
     FAILED means that the training raised an error or its score was not a finite number. LOST means that the
-    infrastructure failed (a worker, a disk, the ledger), or that the rest of an interrupted trial did not fit the budget.
-    No record decides whether a trial is lost, so its cause is shown.
+    infrastructure failed (a worker, a disk, the ledger), or that the rest of an interrupted trial did not fit the
+    budget. No record decides whether a trial is lost, so its cause is shown.
     """
 
     RUNNING = "RUNNING"

@@ -16,10 +16,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainables.rungs import checkpoint_path
+from trainables.wall import behind
 from tuner.errors import TunerError
 from tuner.files import replacing, write_json
 from tuner.study.best import best_trial
@@ -135,10 +137,8 @@ def release(
     """Release the best run. All runs must have ended. A second call changes nothing.
 
     A run without a score, because its training raised an error or diverged, has the worst score, and its model is its
-    public initial model. So a winner is released whenever a run was made, whatever the records are.
-
-    Args:
-        spec_of: returns the specification of a run, from which its initial model is built.
+    public initial model. So a winner is released whenever a run was made, whatever the records are. `spec_of` returns
+    the specification of a run, from which its initial model is built.
     """
 
     def tie(trial: TrialView) -> bytes:
@@ -150,7 +150,8 @@ def release(
     values: dict[str, object] = {"schema": 1, "found": best is not None}
     if best is not None:
         if scored is None:
-            _write_initial(sweep.sealed / _WINNER_MODEL, spec_of(best))
+            initial = partial(_write_initial, sweep.sealed / _WINNER_MODEL, spec_of(best))
+            behind(sweep.operator_log, initial)
         else:
             _copy_model(sweep, scored)
         values |= {
