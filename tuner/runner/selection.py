@@ -84,12 +84,10 @@ def _search(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: 
             ) from None
         except Exception as error:  # noqa: BLE001 - any message may reveal a run, and so their number
             log_traceback(sweep.operator_log, "sealed search", error)
-            # The cause of a lost run is one of a few fixed texts, which name no run.
-            cause = f" {error.message}" if isinstance(error, TunerError) and error.code == "trial-lost" else ""
             raise TunerError(
                 "sealed-search-failed",
-                f"The sealed search failed.{cause} It stays charged as a whole and nothing is released. The operator "
-                f"finds the cause in {sweep.operator_log}. {resume}",
+                f"The sealed search failed{_cause(error)}. It stays charged as a whole and nothing is released. "
+                f"The operator finds the cause in {sweep.operator_log}. {resume}",
             ) from None
         winner = _release(sweep, prepared, runs, trials)
         state = SweepState.RUNNING  # until MLflow and the ledger have the winner
@@ -97,6 +95,15 @@ def _search(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: 
     finally:
         sweep.write_status(state=state, pid=os.getpid() if state == SweepState.RUNNING else None)
         leave(ledger, sweep, over=False)
+
+
+def _cause(error: Exception) -> str:
+    """Return the cause if it is the infrastructure, as one of a few fixed texts, which name no run."""
+    if isinstance(error, TunerError) and error.code == "trial-lost":
+        return f" ({error.message.rstrip('.')})"
+    if isinstance(error, OSError) and error.errno is not None:
+        return f" ({os.strerror(error.errno)})"
+    return ""
 
 
 def _draw_and_charge(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger) -> SealedRuns:
