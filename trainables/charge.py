@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
 
-__all__ = ["Charge", "NoCharge"]
+__all__ = ["LEASE_STEPS", "Charge", "NoCharge", "lease_size", "leases_to_the_end"]
+
+# Largest number of charged steps that a trial can lose by crashes. The first attempt leases half of them at a time, the
+# second attempt a quarter, and so on. Only attempts that lost a part of a lease are counted.
+LEASE_STEPS: Final = 200
+
+
+def lease_size(restarts: int) -> int:
+    """Return the largest number of steps in one lease of a trial that was cut off `restarts` times."""
+    return max(LEASE_STEPS >> (restarts + 1), 1)
+
+
+def leases_to_the_end(steps: int, rungs: Sequence[int], *, restarts: int) -> Iterator[int]:
+    """Yield the leases that a trial still asks for if nothing stops it. The last `steps` steps are not leased yet.
+
+    `rungs` are the rising numbers of steps at which the trial reports. The last is its end.
+    """
+    at = rungs[-1] - steps
+    for rung in rungs:
+        while at < rung:
+            size = min(lease_size(restarts), rung - at)
+            yield size
+            at += size
 
 
 class Charge(Protocol):

@@ -4,7 +4,8 @@ TrainableError
 ├── HyperparameterError   a hyper-parameter is unknown, not finite or out of range
 ├── DatasetError          a data set is unknown, missing or does not match its checksum
 ├── GateError             the request would break the privacy guarantee
-└── InfrastructureError   the machine or the model failed on PUBLIC inputs, whatever the records are
+├── InfrastructureError   the machine or the model failed on PUBLIC inputs, whatever the records are
+└── WalledError           something failed behind the wall, which says no more
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from collections.abc import Iterable
 
 __all__ = [
     "EXPLANATIONS",
+    "FAILURES",
     "DatasetError",
     "GateError",
     "HyperparameterError",
     "InfrastructureError",
     "TrainableError",
+    "WalledError",
 ]
 
 EXPLANATIONS: dict[str, str] = {
@@ -91,10 +94,6 @@ EXPLANATIONS: dict[str, str] = {
     "generator-key-invalid": "The key of the secret generator must be 32 bytes from the operating system.",
     # running a trial
     "device-missing": "The device is cuda, but torch finds no GPU. Use auto or cpu, or a machine with a GPU.",
-    "machine-failed": (
-        "The machine failed on public inputs, before any record was read, so no record is the cause. Look at the "
-        "memory and the driver of the device, then resume the sweep."
-    ),
     "parameters-unusable": (
         "The model raised an error on public inputs, at parameters that the training has reached. It does not raise at "
         "its initial parameters. Clamp inside the model, or lower the learning rate."
@@ -140,16 +139,42 @@ EXPLANATIONS: dict[str, str] = {
     "parameters-not-finite": "The model has NaN or infinite parameters, or its loss is not finite.",
     "filters-missing": "Filter normalisation needs a weight with two or more dimensions that is not zero everywhere.",
 }
-"""Error code → its meaning, the reason, and the fix, in one to three sentences."""
+"""Error code → its meaning, the reason, and the fix, in one to three sentences. All of these are bad input."""
+
+FAILURES: dict[str, str] = {
+    "machine-failed": (
+        "The machine failed on public inputs, before any record was read, so no record is the cause. Look at the "
+        "memory and the driver of the device, then resume the sweep."
+    ),
+    "records-failed": (
+        "Work on the records failed. What happened is only in the operator's log, because an error or a warning may "
+        "depend on a record. The message names the log."
+    ),
+    "operator-log-unwritable": (
+        "Warnings and errors about records go to the operator's log, and it cannot be written. Free space, or change "
+        "the permissions of its folder."
+    ),
+    "checkpoint-unwritable": (
+        "A trial could not store its checkpoint, so it is lost and what it had not yet used of the budget is given "
+        "back. Free space or fix the disk, then resume the sweep."
+    ),
+    "checkpoint-damaged": (
+        "The last checkpoint of a trial cannot be read, so the trial is lost. Its charges remain. Restore the file "
+        "from a copy before the sweep is resumed, or let the sweep go on with other trials."
+    ),
+}
+"""The same for failures that are no bad input: those of the infrastructure, and those behind the wall."""
 
 
 class TrainableError(Exception):
     """Base class of the errors of this package.
 
     Args:
-        code: stable code, a key of `EXPLANATIONS` here or in `search_spaces.errors`.
+        code: stable code, a key of `EXPLANATIONS` or `FAILURES` here, or of `EXPLANATIONS` in `search_spaces.errors`.
         message: text that says what is wrong and how to fix it.
     """
+
+    exit_code = 2  # of a command that ends with this error
 
     def __init__(self, code: str, message: str) -> None:
         self.code, self.message = code, message
@@ -187,3 +212,11 @@ class InfrastructureError(TrainableError):
 
     It is raised only where no record was touched, so it is the same with and without any record, and may be shown.
     """
+
+    exit_code = 1
+
+
+class WalledError(TrainableError):
+    """An error behind the wall (`trainables.wall`). It has the same words for every cause, and no history."""
+
+    exit_code = 1

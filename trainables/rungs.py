@@ -3,25 +3,29 @@
 This module does not import Ray. It writes these files in the folder of a sweep::
 
     <folder>/trials/<trial_id>/checkpoint/step-00000120.pt     last checkpoint, named after its number of steps
-    <folder>/operator.log                                       tracebacks, for the operator only (mode 0600)
+    <folder>/operator.log      what is printed and raised behind the wall, for the operator only (mode 0600)
 """
 
 from __future__ import annotations
 
-import datetime
+import contextlib
+import errno
 import os
 import re
-import traceback
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from trainables.errors import TrainableError
+from trainables.errors import InfrastructureError, TrainableError, WalledError
+from trainables.wall import behind
 
-__all__ = ["MakeTraining", "TrainingLoop", "checkpoint_path", "checkpoint_step", "log_for_operator", "why_failed"]
+__all__ = ["MakeTraining", "TrainingLoop", "checkpoint_path", "checkpoint_step", "why_lost", "writing_checkpoint"]
 
 _NAME = re.compile(r"step-(\d+)\.pt")
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FEW_BYTES = 1 << 20  # with less free space than this, a checkpoint fails because the disk is full
 
 
 class Training(Protocol):
@@ -42,7 +46,7 @@ class Training(Protocol):
         """Return the scores on a split, never on training records. Protected scores are charged first."""
 
     def save(self, path: Path) -> None:
-        """Write the state atomically."""
+        """Write the state atomically. Raise InfrastructureError if the disk does not take it."""
 
     def load(self, path: Path) -> None:
         """Continue from a saved state."""
@@ -62,7 +66,7 @@ class Advance:
 
 @dataclass
 class TrainingLoop:
-    """Loop that trains one trial from rung to rung. It can be pickled before its start.
+    """Loop that trains one trial from rung to rung, behind the wall. It can be pickled before its start.
 
     The first call of `advance` creates the training, so that an error in the creation fails only this trial. A trial
     with a checkpoint continues from the checkpoint and reports the scores of the checkpoint again, because the process
@@ -85,36 +89,110 @@ class TrainingLoop:
     trial_id: str
     rung_steps: tuple[int, ...]
     _training: Training | None = field(default=None, init=False, repr=False)
-
-    @property
-    def step(self) -> int:
-        """Number of steps taken, 0 before the training is created."""
-        return self._training.step if self._training is not None else 0
+    _payment: _Payment | None = field(default=None, init=False, repr=False)
 
     def advance(self) -> Advance:
-        """Train up to the next rung, write a checkpoint, and return the scores."""
+        """Train up to the next rung, write a checkpoint, and return the scores.
+
+        Raises:
+            WalledError: the training raised an error. The error says nothing about it, not even the step.
+            Exception: any other error cannot depend on a record: the infrastructure failed (a checkpoint that cannot be
+                written or read), the charge refused or failed, or the training was refused before a record was used.
+        """
+        return behind(self.folder / "operator.log", self._advance, lets_out=self._cannot_depend_on_records)
+
+    def _cannot_depend_on_records(self, error: Exception) -> bool:
+        """Decide by the place of an error. Its type says nothing, because a model can raise an error of any type."""
+        if self._payment is not None and error is self._payment.raised:
+            return True
+        refused = isinstance(error, TrainableError) and not isinstance(error, WalledError)
+        return refused and self._training is None
+
+    def _advance(self) -> Advance:
         training = self._training
         if training is None:
-            training = self._training = self.make_training(self.spec, self.charge)
+            self._payment = _Payment(self.charge)
+            training = self._training = self.make_training(self.spec, self._payment)
             checkpoint = checkpoint_path(self.folder, self.trial_id)
             if checkpoint is not None:
-                training.load(checkpoint)
+                self._load(training, checkpoint)
                 return self._scores(training)
         training.run_to(next((rung for rung in self.rung_steps if rung > training.step), self.rung_steps[-1]))
         self._save(training)
         return self._scores(training)
+
+    def _load(self, training: Training, checkpoint: Path) -> None:
+        try:
+            training.load(checkpoint)
+        except Exception as error:
+            if self._payment is not None and error is self._payment.raised:
+                raise
+            if isinstance(error, TrainableError):
+                raise InfrastructureError(error.code, error.message) from error
+            raise InfrastructureError(
+                "checkpoint-damaged",
+                "The trial's last checkpoint cannot be read. Restore it from a copy before the sweep is resumed.",
+            ) from error
 
     def _scores(self, training: Training) -> Advance:
         return Advance(training.step, {**training.evaluate(), "learning_rate": training.learning_rate})
 
     def _save(self, training: Training) -> None:
         directory = _checkpoints(self.folder, self.trial_id)
-        directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"step-{training.step:08d}.pt"
+        with writing_checkpoint(directory):
+            directory.mkdir(parents=True, exist_ok=True)
         training.save(path)
-        for old in directory.iterdir():  # only after the new checkpoint is complete
-            if old != path and _NAME.fullmatch(old.name):
-                old.unlink()
+        with writing_checkpoint(directory):
+            for old in directory.iterdir():  # only after the new checkpoint is complete
+                if old != path and _NAME.fullmatch(old.name):
+                    old.unlink()
+
+
+class _Payment:
+    """Charge of a trial that remembers the error that it raised. Such an error comes from the ledger, not a record."""
+
+    def __init__(self, charge: Any) -> None:  # noqa: ANN401 - a `trainables.charge.Charge`, possibly of a test
+        self._charge = charge
+        self.raised: Exception | None = None
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._charge, name)
+
+        def asked(*arguments: int, **named: float) -> Any:  # noqa: ANN401 - the method's answer
+            try:
+                return method(*arguments, **named)
+            except Exception as error:
+                self.raised = error
+                raise
+
+        return asked
+
+
+@contextlib.contextmanager
+def writing_checkpoint(directory: Path) -> Iterator[None]:
+    """Raise an `InfrastructureError` for any error while a checkpoint is written: no record decides whether it fits."""
+    try:
+        yield
+    except Exception as error:
+        raise InfrastructureError(
+            "checkpoint-unwritable",
+            f"A checkpoint could not be written: {_cause(error, directory)}. Fix the disk, then resume the sweep.",
+        ) from error
+
+
+def _cause(error: BaseException, directory: Path) -> str:
+    """Return what the operating system says. Torch hides it, so the chain of errors and the free space are asked."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, OSError) and found.errno is not None:
+            return "the disk is full" if found.errno in _FULL else os.strerror(found.errno).lower()
+        found = found.__cause__ or found.__context__
+    with contextlib.suppress(OSError):
+        there = next(path for path in (directory, *directory.parents) if path.exists())
+        if shutil.disk_usage(there).free < _FEW_BYTES:
+            return "the disk is full"
+    return "the folder cannot be written"
 
 
 def checkpoint_path(folder: Path, trial_id: str) -> Path | None:
@@ -135,22 +213,11 @@ def checkpoint_step(path: Path) -> int:
     return int(match[1])
 
 
-def log_for_operator(folder: Path, trial_id: str, error: BaseException) -> None:
-    """Append a traceback to the operator's log. Only the operator may see it, because it may contain data."""
-    text = "".join(traceback.format_exception(error))
-    head = f"=== {datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')} trial {trial_id}\n"
-    folder.mkdir(parents=True, exist_ok=True)
-    # One write to a file opened for appending does not mix the entries of several workers.
-    log = os.open(folder / "operator.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        os.write(log, (head + text + "\n").encode())
-    finally:
-        os.close(log)
-
-
-def why_failed(error: BaseException) -> str:
-    """Return the class of the error as a reason for analysts. The message is not included, as it may contain data."""
-    return f"{type(error).__name__} in the training. The traceback is in the operator's log."
+def why_lost(error: Exception) -> str:
+    """Return why the infrastructure ended a trial, as one line for analysts. The error cannot depend on a record."""
+    if isinstance(getattr(error, "code", None), str):  # an error of ours
+        return " ".join(str(error).split())
+    return f"the ledger could not be charged ({type(error).__name__})"
 
 
 def _checkpoints(folder: Path, trial_id: str) -> Path:

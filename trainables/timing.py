@@ -7,11 +7,9 @@ from dataclasses import replace
 
 import torch
 
-from trainables import data
 from trainables.charge import NoCharge
-from trainables.data import DatasetInfo, Splits
-from trainables.model_gate import public_inputs
 from trainables.training import PrivateTraining, TrainingSpec
+from trainables.untrained import random_splits
 
 __all__ = ["seconds_per_step"]
 
@@ -28,7 +26,7 @@ def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[
         steps: number of timed steps.
         at_most: time limit in seconds. After this time, no further step starts.
     """
-    splits = _random_splits(data.info(spec.dataset), spec, samples=_BATCHES * spec.batch_size)
+    splits = random_splits(spec, samples=_BATCHES * spec.batch_size)
     threads = torch.get_num_threads()
     seconds: list[float] = []
     started = time.perf_counter()
@@ -45,20 +43,3 @@ def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[
     finally:
         torch.set_num_threads(threads)
     return seconds[1:] or seconds
-
-
-def _random_splits(about: DatasetInfo, spec: TrainingSpec, *, samples: int) -> Splits:
-    inputs = public_inputs(about.input_shape, samples)
-    targets = torch.randint(about.classes, (samples,), generator=torch.Generator().manual_seed(0))
-    size = spec.dataset.records_per_user
-    users = torch.arange(samples * size).view(samples, size) % samples  # a random record may belong to several users
-    return Splits(
-        x_train=inputs,
-        y_train=targets,
-        x_validation=inputs[:0],
-        y_validation=targets[:0],
-        x_test=inputs[:0],
-        y_test=targets[:0],
-        users_train=users if spec.dataset.unit == "user" else None,
-        users_validation=users[:0, 0] if spec.dataset.unit == "user" else None,
-    )

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from search_spaces import Words
 from trainables import data
-from trainables.charge import Charge
+from trainables.charge import Charge, lease_size
 from trainables.checks import refuse_illegal
 from trainables.data import Splits
 from trainables.engine.average import WeightAverage
@@ -33,14 +33,12 @@ from trainables.hyperparameters import check_augmentation
 from trainables.methods import from_parameters
 from trainables.model_gate import hostile_inputs, public_inputs, refuse_raising
 from trainables.models import build
+from trainables.rungs import writing_checkpoint
 from trainables.scoring import answers, protected_count, protected_size
 from trainables.spec import TrainingSpec, check_privacy, spec_fingerprint
 
-__all__ = ["LEASE_STEPS", "PrivateTraining", "TrainingSpec", "gradient_source"]
+__all__ = ["PrivateTraining", "TrainingSpec", "gradient_source"]
 
-# Largest number of charged steps that a trial can lose by crashes. The first attempt leases half of them at a time, the
-# second attempt a quarter, and so on. Only attempts that lost a part of a lease are counted.
-LEASE_STEPS: Final = 200
 _AUTOCAST: Final[Mapping[str, torch.dtype | None]] = {"float32": None, "bfloat16": torch.bfloat16}
 
 
@@ -177,9 +175,8 @@ class PrivateTraining:
             )
         inputs, targets = self._records["train"]
         while self.step < step:
-            self._health.check(self._theta, step=self.step, at_most_every=LEASE_STEPS // 2)
-            most = max(LEASE_STEPS >> (self._charge.restarts() + 1), 1)
-            leased = min(most, step - self.step)
+            self._health.check(self._theta, step=self.step, at_most_every=lease_size(restarts=0))
+            leased = min(lease_size(self._charge.restarts()), step - self.step)
             used = self._private_step.mechanism
             # The lease is durable before the first of its batches is drawn.
             self._charge.lease(leased, sample_rate=used.sample_rate, noise_multiplier=used.noise_multiplier)
@@ -296,18 +293,20 @@ class PrivateTraining:
             self._secret.rekey()
 
     def save(self, path: Path) -> None:
-        """Write the state atomically, readable by the owner only."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                torch.save(self.state_dict(), file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        """Write the state atomically, readable by the owner only. Raise InfrastructureError if it cannot be written."""
+        state = self.state_dict()  # outside of what counts as the infrastructure, because it asks the model
+        with writing_checkpoint(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    torch.save(state, file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(name, path)
+            except BaseException:
+                Path(name).unlink(missing_ok=True)
+                raise
 
     def load(self, path: Path) -> None:
         """Continue from a saved state, without executing code from the file."""

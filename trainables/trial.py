@@ -1,8 +1,8 @@
 """Ray Tune trainable that runs trials. No other module of `trainables` imports Ray.
 
 Each `step` trains up to the next rung, writes the checkpoint to the sweep's folder and returns the scores. Ray's own
-checkpoints are off. If a training raises an error, `step` returns the class of the error instead of raising it. So Ray
-retries a trial only if its worker was lost.
+checkpoints are off. If a training raises an error, `step` returns that it failed, and if the infrastructure fails, the
+cause. It raises nothing, so Ray retries a trial only if its worker was lost.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from dataclasses import replace
 
 from ray.tune import Trainable
 
-from trainables.rungs import TrainingLoop, log_for_operator, why_failed
+from trainables.errors import WalledError
+from trainables.rungs import TrainingLoop, why_lost
 
-__all__ = ["FAILED", "METRICS", "REQUEST", "STEP", "TrialTrainable"]
+__all__ = ["FAILED", "LOST", "METRICS", "REQUEST", "STEP", "TrialTrainable"]
 
 REQUEST = "request"
 STEP = "trial_step"
 METRICS = "trial_metrics"
 FAILED = "trial_failed"
+LOST = "trial_lost"
 
 
 class TrialTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
@@ -32,15 +34,16 @@ class TrialTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         self._loop: TrainingLoop | None = replace(config[REQUEST])  # a copy, which `cleanup` can release
 
     def step(self) -> dict[str, object]:
-        """Train up to the next rung. Return the steps taken, with the scores or the reason of a failure."""
+        """Train up to the next rung. Return the steps taken and the scores, or that the trial failed or was lost."""
         if self._loop is None:
             raise RuntimeError("The trial was stopped. Call setup() before the next step.")
         loop = self._loop
         try:
             rung = loop.advance()
-        except Exception as error:  # noqa: BLE001 - an error of a model ends this trial only; it is logged and recorded
-            log_for_operator(loop.folder, loop.trial_id, error)
-            return {STEP: loop.step, FAILED: why_failed(error)}
+        except WalledError:
+            return {FAILED: True}
+        except Exception as error:  # noqa: BLE001 - it cannot depend on a record (`TrainingLoop.advance`)
+            return {LOST: why_lost(error)}
         return {STEP: rung.step, METRICS: rung.metrics}
 
     def reset_config(self, new_config: Mapping[str, TrainingLoop]) -> bool:

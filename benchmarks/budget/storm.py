@@ -23,7 +23,7 @@ from benchmarks.budget.draws import Draws, Gap, draws_begun, gaps, leased_steps,
 from benchmarks.budget.processes import Process, descendants, kill, wait_until_gone
 from benchmarks.harness import Results, Settings, Table, at_least, at_most
 from benchmarks.harness.machine import child_environment
-from trainables.training import LEASE_STEPS as LEASE
+from trainables.charge import LEASE_STEPS as LEASE
 
 BARS = {
     "storm.kills": at_least(200, quick=False),

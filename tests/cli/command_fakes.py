@@ -175,15 +175,25 @@ def raising_at(
     patch: pytest.MonkeyPatch, at: int, error: type[BaseException] = KeyboardInterrupt, after: int = 0
 ) -> None:
     """Raise an error in the n-th rung of all trainings, once, after some of its steps."""
+    from trainables import rungs
     from trainables.training import PrivateTraining
 
+    wall = rungs.behind
+
+    def dying(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - the wall's own
+        try:
+            return wall(*arguments, **options)
+        except KeyboardInterrupt:
+            raise error from None  # the wall lets nothing else out that is raised behind it
+
+    patch.setattr(rungs, "behind", dying)
     real, calls = PrivateTraining.run_to, iter(range(10_000))
 
     def raises(training: PrivateTraining, step: int) -> None:
         if next(calls) == at:
             if after:
                 real(training, training.step + after)
-            raise error
+            raise KeyboardInterrupt
         real(training, step)
 
     patch.setattr(PrivateTraining, "run_to", raises)

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from command_fakes import Tune, with_mlflow
+from safetensors.torch import load_file
 from sealed_fakes import SEALED, made, outside, sealed, seen, the_sweep, times, without_chance
 
+from trainables.models import build
 from trainables.training import PrivateTraining
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.modes import SELECTION
@@ -119,24 +122,50 @@ def test_the_winner_alone_is_told_and_the_sealed_part_is_for_its_owner(
 # -- the number of runs ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("why", ["no run", "every run fails"])
-def test_no_winner_is_one_answer_whatever_the_cause(tune: Tune, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
-    def breaks(*_: object) -> None:
-        raise ValueError("record 17 says secret")
-
-    if why == "every run fails":
-        monkeypatch.setattr(PrivateTraining, "run_to", breaks)
-    law = {"privacy__runs": {"law": "poisson"}}
-    said = sealed(tune, 0 if why == "no run" else 5, code=1, **law)
-    assert "no winner: no run ended with a score" in said
-    assert "secret" not in said
+def test_without_a_run_there_is_no_winner(tune: Tune) -> None:
+    said = sealed(tune, 0, code=1, privacy__runs={"law": "poisson"})
+    assert "no winner: no run was made" in said
     sweep = the_sweep(tune)
-    assert made(sweep) == 0, "no run came to a checkpoint"
+    assert made(sweep) == 0
     assert sweeps.read_json(sweep.root / "winner.json") == {"schema": 1, "found": False}
     assert tune.entries == ["open_search", "begin"], "and it is charged all the same"
     assert {run.data.tags["dp_tuner.trial"] for run in tune.mlflow_runs()} == {"-"}
     assert "no winner" in tune("show", "tiny").text
     assert tune("export", "tiny", code=2).err
+
+
+@pytest.mark.parametrize("why", ["raises in its first step", "raises after a checkpoint", "diverges"])
+def test_no_record_decides_whether_a_winner_is_released(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], why: str
+) -> None:
+    """A run without a score is one with the worst score, whose model is its public initial model."""
+    real = PrivateTraining.run_to
+
+    def breaks(training: PrivateTraining, step: int) -> None:
+        if why == "raises after a checkpoint":
+            real(training, training.step + 1)
+        if why == "diverges":
+            training._theta = training._theta * float("nan")
+            training.step = step
+        elif training.step != 1 or step > 5:
+            raise ValueError("record 17 says secret")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivateTraining, "run_to", breaks)
+        said = sealed(tune, 5)
+    assert "secret" not in said + "".join(capfd.readouterr())
+    sweep = the_sweep(tune)
+    winner = sweeps.read_json(sweep.root / "winner.json")
+    assert (winner["found"], winner["trained"], winner["score"], winner["steps"]) == (True, False, 0.0, 0)
+    assert "0" in tune("show", "tiny").text
+    exported = tune("export", "tiny", "--json").json
+    model = load_file(Path(exported["folder"]) / "model.safetensors")
+    initial = build("logistic_regression", input_shape=(1, 8, 8), classes=10, seed=winner["seed"])
+    assert all(torch.equal(model[name], value) for name, value in initial.state_dict().items())
+    assert "yes" in tune("verify", f"{exported['folder']}/privacy_card.json").text
+    file = sweep.root / "winner.json"
+    file.write_text(file.read_text().replace('"trained": false', '"trained": true'))
+    assert "sweep-files-changed" in tune("export", "tiny", code=1).err, "an untrained model is not called trained"
 
 
 def test_a_run_that_raises_is_not_made_again(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +223,8 @@ def test_a_tie_is_broken_by_a_secret_and_not_by_the_order(tmp_path: Path) -> Non
 
     def winner(secret: int, trials: list[TrialView]) -> str:
         runs = SealedRuns(len(trials), secret.to_bytes(32))
-        return release(sweep, runs, trials, metric="m", mode="max").checkpoint.read_text()
+        found = release(sweep, runs, trials, metric="m", mode="max", spec_of=lambda _: pytest.fail("all have a score"))
+        return found.checkpoint.read_text()
 
     trials = tied("abcd")
     counts = Counter(winner(secret, trials) for secret in range(200))

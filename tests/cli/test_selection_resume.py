@@ -173,7 +173,8 @@ def test_a_failure_tells_its_kind_and_no_word_more(tune: Tune, monkeypatch: pyte
         draw(patch, 3)
         patch.setattr(StudyDriver, "finish", full)
         said = tune("resume", "tiny", "--local", code=1).text
-    assert "failed with OSError" in said
+    assert "failed (No space left on device)" in said
+    assert "OSError" not in said
     assert "0002" not in said
     assert "0002-abcdef" in the_sweep(tune).operator_log.read_text()
     assert the_sweep(tune).read_status()["state"] == "failed"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import fcntl
 import json
+import logging
 import math
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -18,6 +22,7 @@ import optuna
 
 from search_spaces.domains import Suggest
 from trainables.charge import Charge
+from trainables.rungs import writing_checkpoint
 from tuner.errors import BudgetRefusedError, LedgerError
 from tuner.executors.base import ChargeFor, ExecutorSettings, TrialSetup
 from tuner.executors.local import LocalExecutor
@@ -72,8 +77,27 @@ class FakeSpec:
     draws: str
     raise_in: tuple[int, ...] = ()
     nan_in: tuple[int, ...] = ()
+    raise_at: int | None = None
+    full_disk_in: tuple[int, ...] = ()
     kill_once_at: int | None = None
     interrupt_at: int | None = None
+
+
+def tell_all() -> None:
+    """Tell of a record in every way that code has by accident, and raise."""
+    print(SECRET)
+    print(SECRET, file=sys.stderr)
+    os.write(1, SECRET.encode())
+    os.write(2, SECRET.encode())
+    subprocess.run(["echo", SECRET], check=True)
+    ctypes.CDLL(None).puts(SECRET.encode())  # stays in a buffer of the C library
+    logging.getLogger("a.library").warning(SECRET)
+    logging.getLogger().error(SECRET)
+    warnings.warn(SECRET, RuntimeWarning, stacklevel=1)
+    try:
+        {}[SECRET]
+    except KeyError as error:
+        raise ValueError(SECRET) from error
 
 
 class FakeTraining:
@@ -94,6 +118,8 @@ class FakeTraining:
                 with Path(self.spec.draws).open("ab") as draws:
                     draws.write(b".")
                 self.step += 1
+                if self.step == self.spec.raise_at and self.spec.number == 0:
+                    tell_all()
                 self._maybe_die()
 
     def _maybe_die(self) -> None:
@@ -112,6 +138,9 @@ class FakeTraining:
         return {METRIC: value, "validation_loss": 1 - value}
 
     def save(self, path: Path) -> None:
+        if self.spec.number in self.spec.full_disk_in:
+            with writing_checkpoint(path.parent):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         part = path.with_suffix(".part")
         part.write_text(str(self.step))
         part.replace(path)
@@ -171,6 +200,14 @@ class FileLedger:
         if steps_taken > self.leased(trial):
             raise LedgerError("steps-not-leased", f"{trial} took {steps_taken} steps and leased {self.leased(trial)}")
         self._write("settle", trial, steps_taken)
+
+    def forfeit(self, trial: str, steps_taken: int, rungs: Sequence[int]) -> None:
+        held = self.outstanding()[trial]
+        if held.steps:
+            self.lease(trial, held.steps)
+        if held.releases:
+            self.release(trial, held.releases)
+        self.settle(trial, steps_taken)
 
     def outstanding(self) -> dict[str, Held]:
         left: dict[str, Held] = {}

@@ -13,6 +13,7 @@ from sweep_fakes import METRIC, RUNGS, SECRET, STEPS, Recorder, Sweep, run_scrip
 from trainables.rungs import checkpoint_path, checkpoint_step
 from tuner.errors import LedgerError, SweepInterrupted, TunerError
 from tuner.executors.local import LocalExecutor
+from tuner.study.driver import RAISED
 from tuner.study.storage import exclusive
 from tuner.study.types import StopReason, TrialStatus
 
@@ -36,7 +37,7 @@ def test_a_trial_that_raises_is_failed_and_the_sweep_goes_on(tmp_path: Path) -> 
     assert states(sweep) == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
     failed = recorder.finished[1]
     assert failed.state is TrialStatus.FAILED
-    assert failed.reason.startswith("ValueError")
+    assert failed.reason == RAISED
     assert SECRET not in failed.reason
     assert SECRET not in repr(sweep.study().get_trials()[1]), "what analysts read holds nothing of the message"
     assert sweep.ledger.outstanding() == {}
@@ -84,7 +85,8 @@ def test_a_refused_lease_takes_no_step(tmp_path: Path) -> None:
     LocalExecutor().run(driver, sweep.setup(lambda _: nobody))
     assert states(sweep) == ["FAIL"]
     assert sweep.draws == 0
-    assert driver.study.trials[0].user_attrs["reason"].startswith("BudgetRefusedError")
+    assert "[not-reserved]" in driver.study.trials[0].user_attrs["reason"]
+    assert driver.study.trials[0].user_attrs["outcome"] == "LOST", "the ledger refused, whatever the records are"
 
 
 def test_ctrl_c_leaves_a_sweep_that_continues(tmp_path: Path) -> None:
@@ -172,4 +174,5 @@ def test_a_resumed_trial_that_fits_no_more_is_failed_with_the_reason(tmp_path: P
     assert sweep.run_local().reason is StopReason.BUDGET
     assert states(sweep) == ["FAIL"]
     assert "do not fit" in sweep.study().get_trials()[0].user_attrs["reason"]
+    assert sweep.study().get_trials()[0].user_attrs["outcome"] == "LOST"
     assert sweep.draws == sweep.ledger.leased() == 50

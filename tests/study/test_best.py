@@ -18,6 +18,7 @@ from tuner.report.sweep_report import SweepReport, TrialRow
 from tuner.study.best import best_score, best_trial
 from tuner.study.types import TrialStatus, TrialView
 from tuner.sweep import folder as sweeps
+from tuner.sweep import sealed
 from tuner.sweep.sealed import SealedRuns, release
 
 CASES: list[tuple[tuple[float | None, ...], int | None, int | None]] = [
@@ -86,13 +87,25 @@ def test_all_views_name_the_same_trial_in_whatever_order_trials_end(
 
 @pytest.mark.parametrize(("scores", "largest", "_smallest"), CASES)
 def test_a_sealed_search_differs_only_in_ties(
-    tmp_path: Path, scores: tuple[float | None, ...], largest: int | None, _smallest: int | None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scores: tuple[float | None, ...],
+    largest: int | None,
+    _smallest: int | None,
 ) -> None:
     sweep = sweeps.create(tmp_path, "sealed", mode=SELECTION)
     for number in range(len(scores)):
         place = sweep.trials / f"t{number}" / "checkpoint"
         place.mkdir(parents=True)
         (place / "step-00000010.pt").write_text("")
-    winner = release(sweep, SealedRuns(len(scores), bytes(32)), trials_of(scores), metric="m", mode="max")
-    assert winner.found == (largest is not None)
-    assert largest is None or winner.score == scores[largest]
+    made: list[TrialView] = []
+
+    def initial(_path: Path, run: TrialView) -> None:
+        made.append(run)
+
+    monkeypatch.setattr(sealed, "_write_initial", initial)
+    runs, trials = SealedRuns(len(scores), bytes(32)), trials_of(scores)
+    winner = release(sweep, runs, trials, metric="m", mode="max", spec_of=lambda run: run)
+    assert winner.found == bool(scores)
+    assert winner.trained == (largest is not None) == (not made)
+    assert winner.score == (0.0 if largest is None else scores[largest])

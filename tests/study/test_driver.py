@@ -13,7 +13,7 @@ from sweep_fakes import METRIC, RUNGS, STEPS, MemoryLedger, Recorder
 
 from tuner.errors import InputError
 from tuner.study import views
-from tuner.study.driver import NO_RESERVATION, NO_ROOM
+from tuner.study.driver import NO_RESERVATION, NO_ROOM, RAISED
 from tuner.study.samplers.bounded import BoundedSampler
 from tuner.study.samplers.ratio import ratio_of
 from tuner.study.types import Ask, Decision, Stop, StopReason, TrialStatus, TrialView, Wait
@@ -180,6 +180,26 @@ def test_a_crash_while_finishing_ends_with_one_settlement_and_the_same_outcome(w
     again.reconcile()
     assert states(study)[0] == "PRUNED"
     assert study.trials[0].value == 0.5
+    assert ledger.settled() == {trial.trial_id: 60}
+    assert again.next() == Stop(StopReason.DONE)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("where", ["tell", "forfeit", "settle"])
+def test_a_crash_while_a_raised_trial_ends_forfeits_it_all_the_same(where: str, *, after: bool) -> None:
+    study, ledger = random_study(), MemoryLedger("")
+    driver = driver_of(study, ledger, trials=1)
+    trial = started(driver)
+    run_through(driver, ledger, trial, until=60)
+    ledger.lease(trial.trial_id, 10)
+    with dying(optuna.Study if where == "tell" else MemoryLedger, where, after=after):
+        driver.raised(trial.trial_id)
+    recorder = Recorder()
+    again = driver_of(study, ledger, trials=1, observers=[recorder])
+    again.reconcile()
+    (end,) = recorder.finished
+    assert (end.state, end.step, end.reason) == (TrialStatus.FAILED, 60, RAISED)
+    assert ledger.leased() == STEPS
     assert ledger.settled() == {trial.trial_id: 60}
     assert again.next() == Stop(StopReason.DONE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import pickle
@@ -17,11 +18,12 @@ from training_fakes import EXACT, CountingCharge, MakeSpec, Trained, raw
 
 import trainables.training
 from trainables import data
+from trainables.charge import LEASE_STEPS
 from trainables.data import DatasetRequest, Splits
 from trainables.engine.average import WeightAverage
-from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
+from trainables.errors import DatasetError, GateError, HyperparameterError, InfrastructureError, TrainableError
 from trainables.methods import METHODS
-from trainables.training import LEASE_STEPS, PrivateTraining, TrainingSpec
+from trainables.training import PrivateTraining, TrainingSpec
 
 pytestmark = pytest.mark.usefixtures("fake_data")
 
@@ -284,12 +286,13 @@ def test_a_checkpoint_is_whole_or_absent_and_its_owners_only(
     before = (tmp_path / "state.pt").read_bytes()
 
     def full_disk(_descriptor: int) -> None:
-        raise OSError("no space left")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full_disk)
     training.run_to(2)
-    with pytest.raises(OSError, match="no space left"):
+    with raises_code(InfrastructureError, "checkpoint-unwritable") as caught:
         training.save(tmp_path / "state.pt")
+    assert "the disk is full" in str(caught.value)
     assert (tmp_path / "state.pt").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["state.pt"]
 

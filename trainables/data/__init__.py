@@ -1,5 +1,7 @@
 """Data sets by name. Importing this module reads no file and loads no heavy library.
 
+Records are read behind the wall (`trainables.wall`), so reading them prints nothing and raises no error of a library.
+
 A data set is either shipped (`DATASETS`) or custom. A custom data set is the user's own npz file. Every function raises
 `DatasetError` if the data set is unknown, or if a file is missing or damaged.
 """
@@ -15,6 +17,7 @@ from trainables.data.files import data_folder, locate
 from trainables.data.registry import DATASETS
 from trainables.data.requests import COUNTS, DatasetInfo, DatasetRequest, Splits
 from trainables.errors import DatasetError
+from trainables.wall import walled
 
 __all__ = [
     "DATASETS",
@@ -48,7 +51,7 @@ def info(request: DatasetRequest) -> DatasetInfo:
             )
         from trainables.data.user import user_info
 
-        return user_info(request, request.path)
+        return walled(user_info)(request, request.path)
     if request.name not in DATASETS:
         hint = near_name_hint(request.name, DATASETS) or f" The data sets are {', '.join(DATASETS)}."
         raise DatasetError("dataset-unknown", f"There is no data set {request.name!r}.{hint}")
@@ -131,6 +134,7 @@ def check_present(request: DatasetRequest) -> None:
         )
 
 
+@walled
 def records_fingerprint(request: DatasetRequest) -> str:
     """Return a hash of the records, which does not depend on the data set's name. Only operators may see it.
 
@@ -143,12 +147,14 @@ def records_fingerprint(request: DatasetRequest) -> str:
     return content if shipped is None else _published(shipped)
 
 
+@walled
 def budget_owner(request: DatasetRequest) -> str:
     """Return the name under which the ledger charges the records. A copy of a shipped set has the name of the set."""
     shipped, _ = _identified(info(request))
     return request.name if shipped is None else shipped.budget_owner
 
 
+@walled
 def share_records(one: DatasetRequest, other: DatasetRequest) -> bool:
     """Return whether two data sets have the same training records, in any order.
 
@@ -192,6 +198,7 @@ def _records(request: DatasetRequest) -> str:
     return known.records_sha256 if known.path is None else loading.records_sha256(user.read_raw(known))
 
 
+@walled
 def users_fingerprint(request: DatasetRequest) -> str | None:
     """Return a hash of the users in a custom data set; None for a shipped data set, or if the unit is a record."""
     from trainables.data import loading, user
@@ -202,9 +209,14 @@ def users_fingerprint(request: DatasetRequest) -> str | None:
     return loading.users_sha256(user.read_raw(known))
 
 
-@lru_cache(maxsize=2)
+@walled
 def load_records(request: DatasetRequest) -> Splits:
     """Return the records as tensors. The tensors are cached, so callers must not change them."""
+    return _loaded(request)
+
+
+@lru_cache(maxsize=2)
+def _loaded(request: DatasetRequest) -> Splits:
     from trainables.data import loading
 
     public_train_size(request)  # refuses an illegal fraction before reading a file

@@ -57,7 +57,7 @@ class Commands(click.Group):
         except TunerError as error:
             _fail(error, error.exit_code)
         except (TrainableError, DomainError) as error:
-            _fail(error, InputError.exit_code)
+            _fail(error, getattr(error, "exit_code", InputError.exit_code))
         except OSError as error:  # the message of the operating system is the clearest
             where = f"{error.filename}: " if error.filename else ""
             _fail(TunerError("system-error", f"{where}{error.strerror or error}"), TunerError.exit_code)

@@ -8,13 +8,14 @@ from typing import Any
 import search_spaces.errors
 import trainables.errors
 from tuner.error_codes import experiment, privacy, sweeps
-from tuner.errors import InputError
+from tuner.errors import InputError, TunerError
 
 __all__ = ["EXIT_CODES", "EXPLANATIONS", "code_list", "explain"]
 
 _FAMILIES = {1: "failed", 2: "bad input", 3: "refused by the budget", 130: "interrupted, resumable"}
 _SECTIONS = (
     {InputError.exit_code: trainables.errors.EXPLANATIONS | search_spaces.errors.EXPLANATIONS},
+    {TunerError.exit_code: trainables.errors.FAILURES},
     sweeps.EXPLANATIONS,
     experiment.EXPLANATIONS,
     privacy.EXPLANATIONS,

@@ -24,8 +24,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "charged-run-differs": "This version of dp-tuner plans the charged run differently from the version that began "
         "the public search. Start a new search.",
         "public-search-empty": "No trial of the public search is complete, so there is no winner. Start a new search.",
-        "sealed-search-failed": "A run of a sealed search failed. Only the operator's log states the cause, because a "
-        "message could reveal the number of runs. Fix the cause and resume the sweep.",
+        "sealed-search-failed": "The infrastructure failed in a sealed search, such as a disk or the ledger. A run "
+        "that it cut off is made again from the same key. Fix the cause and resume the sweep. If the message does not "
+        "name the cause, the operator's log does, because other messages could reveal the number of runs.",
+        "trial-lost": "The infrastructure failed in a trial, and the sweep stopped. Fix the cause, then resume.",
         "sealed-runs-missing": "The file with the hidden number of runs is missing. The number is never drawn again, "
         "because a second draw could depend on results. Restore the file from a copy.",
         "checkpoint-missing": "The model of the winning trial is missing. Restore the sweep's folder from a copy.",

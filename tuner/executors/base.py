@@ -23,6 +23,7 @@ __all__ = [
     "check_stop",
     "checkpoint_finder",
     "interrupted",
+    "lose",
 ]
 
 SpecFor: TypeAlias = Callable[[Suggestion], object]
@@ -55,12 +56,15 @@ class TrialSetup:
         folder: the sweep's folder, for checkpoints and the operator's log. All machines of a cluster must share it.
         make_training: returns a training for a specification and a charge. The default is
             `trainables.training.PrivateTraining`.
+        stops_when_lost: whether the sweep stops when the infrastructure fails a trial. The trial then stays RUNNING,
+            and a resume makes it again. Otherwise the trial ends as LOST.
     """
 
     spec_for: SpecFor
     charge_for: ChargeFor
     folder: Path
     make_training: MakeTraining | None = None
+    stops_when_lost: bool = False
 
     def training(self) -> MakeTraining:
         """Return `make_training`, or the default if it is None. Importing the default imports torch."""
@@ -100,6 +104,13 @@ def act(driver: StudyDriver, trial_id: str, step: int, metrics: dict[str, float]
     return False
 
 
+def lose(driver: StudyDriver, setup: TrialSetup, trial_id: str, why: str) -> None:
+    """End a trial as LOST because the infrastructure failed, or raise a TunerError if the sweep must stop."""
+    if setup.stops_when_lost:
+        raise TunerError("trial-lost", f"The infrastructure failed: {why}")
+    driver.finish(trial_id, outcome=TrialStatus.LOST, steps_taken=driver.step_of(trial_id), reason=why)
+
+
 def checkpoint_finder(folder: Path) -> FindCheckpoint:
     """Return a function that returns the step of a trial's last checkpoint, or None if the trial has no checkpoint."""
 
@@ -115,8 +126,8 @@ def check_stop(stop: Stop, folder: Path) -> Stop:
     if stop.reason is StopReason.FAILING:
         raise TunerError(
             "first-trials-failed",
-            f"{stop.detail}. All charges remain. The tracebacks are in {folder / 'operator.log'}. Only the operator "
-            "may read them, because they may show data. Fix the cause, then resume the sweep.",
+            f"{stop.detail.rstrip('.')}. All charges remain. The tracebacks are in {folder / 'operator.log'}. Only the "
+            "operator may read them, because they may show data. Fix the cause, then resume the sweep.",
         )
     return stop
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from trainables.rungs import TrainingLoop, log_for_operator, why_failed
+from trainables.errors import WalledError
+from trainables.rungs import TrainingLoop, why_lost
 from tuner.errors import LedgerError, TunerError
-from tuner.executors.base import TrialSetup, act, check_stop, checkpoint_finder, interrupted
+from tuner.executors.base import TrialSetup, act, check_stop, checkpoint_finder, interrupted, lose
 from tuner.study.driver import StudyDriver
 from tuner.study.storage import exclusive
-from tuner.study.types import Stop, Suggestion, TrialStatus, Wait
+from tuner.study.types import Stop, Suggestion, Wait
 
 __all__ = ["LocalExecutor"]
 
@@ -48,11 +49,11 @@ def _run_trial(driver: StudyDriver, suggestion: Suggestion, setup: TrialSetup) -
             rung = loop.advance()
         except LedgerError:
             raise  # the ledger is unusable, so no trial may take a further step
-        except Exception as error:  # noqa: BLE001 - a training's error ends only its own trial
-            log_for_operator(setup.folder, suggestion.trial_id, error)
-            driver.finish(
-                suggestion.trial_id, outcome=TrialStatus.FAILED, steps_taken=loop.step, reason=why_failed(error)
-            )
+        except WalledError:
+            driver.raised(suggestion.trial_id)
+            return
+        except Exception as error:  # noqa: BLE001 - it cannot depend on a record, and ends only its own trial
+            lose(driver, setup, suggestion.trial_id, why_lost(error))
             return
         if not act(driver, suggestion.trial_id, rung.step, rung.metrics):
             return

@@ -31,6 +31,7 @@ class ExportedTrial:
         id: id of the trial in the ledger. For a sealed search, it is the same fixed word for every winner.
         number: number of the trial; None for a sealed search, where it would reveal something about the other runs.
         checkpoint: file with the trial's state; only the operator may see it.
+        trained: False if no run of a sealed search ended with a score. The model is then the initial one.
         by: the rule that chose the trial; None for a sealed search.
         why: the reason for the choice if the score and the fitted curve prefer different trials; otherwise empty.
     """
@@ -41,6 +42,7 @@ class ExportedTrial:
     score: float | None
     seed: int
     checkpoint: Path
+    trained: bool = True
     by: By | None = None
     why: str = ""
 
@@ -123,6 +125,7 @@ def _released_run(sweep: SweepFolder, charged: SearchState, by: By | None) -> Ex
         score=winner.score,
         seed=winner.seed,
         checkpoint=winner.checkpoint,
+        trained=winner.trained,
     )
 
 

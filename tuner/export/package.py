@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib.metadata as metadata
 import platform
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tuner
+from trainables.errors import TrainableError, WalledError
+from trainables.wall import behind, logging_to
 from tuner.errors import InputError, TunerError
 from tuner.experiment import load_experiment
 from tuner.export.configuration import standalone_yaml
@@ -23,6 +26,8 @@ from tuner.sweep.winner import By
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from torch import Tensor
 
     from trainables.data import DatasetInfo, DatasetRequest
     from trainables.training import PrivateTraining
@@ -92,10 +97,12 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         )
     request = experiment.dataset_request(data_dir)
     check_present(request)
-    hold_to_ledger(charged, experiment, plan, request=request)
+    with logging_to(sweep.operator_log):
+        hold_to_ledger(charged, experiment, plan, request=request)
     best = trial_to_export(sweep, experiment, plan, charged, by)
     about = info(request)
-    training = _load(experiment, request, plan, best)
+    log = sweep.operator_log
+    training = behind(log, partial(_load, experiment, request, plan, best), lets_out=_refuses)
     if not charged.charged_whole:
         require_charged(charged, best.id, best.number, training.step)
     validation = {} if best.score is None else {experiment.search.metric.name: best.score}
@@ -126,7 +133,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
             f"The folder {out} of `--out` cannot be written ({error.strerror}). Choose another folder.",
         ) from error
     scores = {**validation, **_test_score(sweep, best, training)}
-    _write_model(training, out / _MODEL)
+    _write_model(behind(log, partial(_weights, training)), out / _MODEL)
     write_text(out / _EXPERIMENT, standalone_yaml(experiment, plan, best))
     exported = {name: file_hash(out / name) for name in (_MODEL, _EXPERIMENT)}
     card = issue_card(ledger, replace(facts, scores=scores, files=exported))
@@ -182,6 +189,11 @@ def _preprocessing(about: DatasetInfo) -> str:
     return f"public constants only, nothing learnt from the records; {about.provenance}"
 
 
+def _refuses(error: Exception) -> bool:
+    """Return whether an error is a refusal of ours, which no training record decides."""
+    return isinstance(error, TrainableError | TunerError) and not isinstance(error, WalledError)
+
+
 def _load(experiment: Experiment, request: DatasetRequest, plan: Plan, best: ExportedTrial) -> PrivateTraining:
     from trainables.training import PrivateTraining
 
@@ -189,7 +201,7 @@ def _load(experiment: Experiment, request: DatasetRequest, plan: Plan, best: Exp
         experiment, request, plan, parameters=dict(best.parameters), number=best.number or 0, seed=best.seed
     )
     if plan.mode.runs_hidden:
-        require_trained(best.checkpoint, spec)
+        require_trained(best.checkpoint, spec, trained=best.trained)
     training = PrivateTraining(spec, NoFurtherCharge())
     training.load(best.checkpoint)
     return training
@@ -213,17 +225,20 @@ def _test_score(sweep: SweepFolder, best: ExportedTrial, training: PrivateTraini
                 "sweep-file-unreadable", f"{path} has no test scores (got {scores!r}). Restore it from a copy."
             )
         return {str(name): float(value) for name, value in scores.items()}
-    scores = training.evaluate("test")
+    scores = behind(sweep.operator_log, partial(training.evaluate, "test"))
     write_json(path, {"trial": best.id, "scores": scores})
     return scores
 
 
-def _write_model(training: PrivateTraining, path: Path) -> None:
-    """Write the model's parameters. The checkpoint's random generator is left out: only the operator may see it."""
+def _weights(training: PrivateTraining) -> dict[str, Tensor]:
+    """Return the model's parameters. The checkpoint's random generator is left out: only the operator may see it."""
+    return {name: value.detach().cpu().contiguous() for name, value in training.model.state_dict().items()}
+
+
+def _write_model(weights: dict[str, Tensor], path: Path) -> None:
     from safetensors.torch import save_file
 
-    state = {name: value.detach().cpu().contiguous() for name, value in training.model.state_dict().items()}
-    save_file(state, str(path))
+    save_file(weights, str(path))
 
 
 def _versions() -> dict[str, str]:

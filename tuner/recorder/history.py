@@ -48,7 +48,7 @@ class History:
     def counts(self) -> dict[str, int]:
         """Return the number of ended trials by state, and their total as ``done``."""
         states = Counter(record["state"] for record in self._finished.values())
-        ended = {state: states[state] for state in ("complete", "pruned", "failed")}
+        ended = {state: states[state] for state in ("complete", "pruned", "failed", "lost")}
         return {**ended, "done": sum(ended.values())}
 
     def best(self, mode: str) -> tuple[str, float] | None:

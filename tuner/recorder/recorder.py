@@ -42,7 +42,7 @@ __all__ = ["MLflowRecorder", "SweepInfo"]
 log = logging.getLogger(__name__)
 
 _RATE = "learning_rate"
-_TRIAL_STATUS = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAILED": "FAILED"}
+_TRIAL_STATUS = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAILED": "FAILED", "LOST": "KILLED"}
 _SWEEP_STATUS = {
     "interrupted": "KILLED",
     "stopped": "KILLED",

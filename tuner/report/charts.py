@@ -34,6 +34,7 @@ STATE_MARKS: dict[str, dict[str, Any]] = {
     "complete": {"color": BLUE, "marker": "o"},
     "pruned": {"color": ORANGE, "marker": "o", **_HOLLOW},
     "failed": {"color": RED, "marker": "x", "markeredgewidth": 1.8},
+    "lost": {"color": GREY, "marker": "x", "markeredgewidth": 1.8},
     "running": {"color": GREY, "marker": "D", **_HOLLOW},
     CUT_OFF: {"color": GREY, "marker": "s", **_HOLLOW},
     "best": {"color": GREEN, "marker": "*", "markersize": 14},

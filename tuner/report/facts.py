@@ -261,7 +261,9 @@ def sealed_report(
     rows, reason = [], ""
     if winner is not None and winner.found:
         rows = [TrialRow(number=0, state="complete", parameters=winner.parameters, score=winner.score, id=WINNER)]
+        if not winner.trained:
+            reason = "no run ended with a score, so the winner is an untrained model with the worst score"
     elif winner is not None:
-        reason = "no winner: no run ended with a score"
+        reason = "no winner: no run was made"
     report = sweep_report(sweep, experiment, plan, reason=reason, trials=rows, **shown)
     return replace(report, winner_lost=winner is None and not sweep.hides_runs)

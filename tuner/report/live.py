@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveView"]
 
-_STYLES = {"running": "cyan", "complete": "green", "pruned": "yellow", "failed": "bold red"}
-_MARKS = {"running": "●", "complete": "✓", "pruned": "✂", "failed": "✗"}
+_STYLES = {"running": "cyan", "complete": "green", "pruned": "yellow", "failed": "bold red", "lost": "magenta"}
+_MARKS = {"running": "●", "complete": "✓", "pruned": "✂", "failed": "✗", "lost": "?"}
 _LINES_AROUND = 15  # panel, heading, bars and sentences around the rows of the table
 _REFRESH_A_SECOND = 4
 _BUDGET_SECONDS = 2.0  # least time between two readings of the ledger

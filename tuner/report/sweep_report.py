@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SweepReport"]
 
 
-_STATES = ("complete", "pruned", "failed", "running", CUT_OFF)
+_STATES = ("complete", "pruned", "failed", "lost", "running", CUT_OFF)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -14,12 +17,22 @@ from tuner.report.sweep_report import SweepReport
 from tuner.report.wording import budget_line, format_value, parameters_text, plural, with_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tuner.privacy.ledger.search_budget import BudgetView
     from tuner.report.trial_row import TrialRow
 
-__all__ = ["NOT_PRIVATE", "PlanTable", "PlanText", "budget_bar", "console", "guarantee_text", "plan_panel", "summary"]
+__all__ = [
+    "NOT_PRIVATE",
+    "PlanTable",
+    "PlanText",
+    "budget_bar",
+    "console",
+    "guarantee_text",
+    "plan_panel",
+    "summary",
+    "view_console",
+]
 
 NOT_PRIVATE = "NOT PRIVATE: nothing here carries a guarantee"
 
@@ -27,6 +40,42 @@ _ROWS = 10
 _BAR = 40
 _WIDE = 100  # width from which the heading of the table names the metric
 _PIPE_COLUMNS = 120  # width of a file or a pipe; with Rich's 80 columns, lines would be folded
+
+
+class _ViewConsole(Console):
+    """Console on a terminal of its own descriptor, whose size is asked of that descriptor."""
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        if self._width is None and not self.is_dumb_terminal:
+            with contextlib.suppress(OSError, ValueError):
+                columns, lines = os.get_terminal_size(self.file.fileno())
+                return ConsoleDimensions(columns, self._height or lines)
+        return super().size
+
+    @size.setter
+    def size(self, new_size: tuple[int, int]) -> None:
+        self._width, self._height = new_size
+
+
+@contextlib.contextmanager
+def view_console() -> Iterator[Console]:
+    """Yield the console of a live view, which draws while records are behind the wall (`trainables.wall`).
+
+    The wall takes the descriptor of standard output away from the whole process. So on a terminal, the view draws on a
+    copy of this descriptor.
+    """
+    usual = console()
+    if not usual.is_terminal:
+        yield usual
+        return
+    try:
+        number = os.dup(sys.stdout.fileno())
+    except (OSError, ValueError):  # not a file of the operating system
+        yield usual
+        return
+    with open(number, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors) as file:
+        yield _ViewConsole(file=file)
 
 
 def console(*, quiet: bool = False) -> Console:

@@ -23,12 +23,12 @@ class TrialRow:
     """Facts of one trial."""
 
     number: int  # counted from 0
-    state: str  # "running", "complete", "pruned", "failed", or `CUT_OFF`
+    state: str  # "running", "complete", "pruned", "failed", "lost", or `CUT_OFF`
     parameters: Mapping[str, object] = field(default_factory=dict)  # flat, fixed ones included
     step: int = 0
     steps_planned: int = 0
     score: float | None = None  # the last score; None if it is not finite
-    reason: str = ""  # why the trial was pruned or failed
+    reason: str = ""  # why the trial was pruned, failed or was lost
     curve: tuple[tuple[int, float], ...] = ()  # (step, score) of every report
     epsilon: float | None = None  # of the trial's own steps
     id: str = ""  # in the ledger and in the sweep's folder

@@ -13,7 +13,7 @@ from trainables.rungs import checkpoint_path, checkpoint_step
 from tuner.errors import BudgetRefusedError, SweepInterrupted, TunerError
 from tuner.report.curve_watch import CurveWatch, curves_of_sweep
 from tuner.report.facts import sweep_report, unique_name
-from tuner.report.text import console, summary
+from tuner.report.text import console, summary, view_console
 from tuner.report.trial_row import TrialRow
 from tuner.report.wording import plural
 from tuner.runner.run import RunOptions, RunResult, run_trials, sweep_info
@@ -90,7 +90,7 @@ def run_open(
                     searched=plan.searched,
                     earlier=_trials(study, prepared),
                     note=lambda: f"MLflow: {recorder.status()}",
-                    console=console(quiet=True) if options.as_json else None,
+                    console=console(quiet=True) if options.as_json else stack.enter_context(view_console()),
                     quiet=options.quiet,
                     claim=claim,
                     unit=plan.unit,

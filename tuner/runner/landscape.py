@@ -6,12 +6,15 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tuner
 from trainables.data import check_present, info, load_records
+from trainables.errors import TrainableError, WalledError
+from trainables.wall import behind, operator_log
 from tuner.errors import InputError
 from tuner.export.exported_models import (
     Exported,
@@ -87,7 +90,8 @@ def landscape_command(
     for export, module, label in zip(exports, modules, labels, strict=True):
         if say is not None:
             say(f"measuring {label} on {len(targets)} {options.split} records of {request.name}")
-        models.append({"label": label, **export.facts(), **_measured(export, module, inputs, targets, options)})
+        measured = partial(_measured, module, inputs, targets, options)
+        models.append({"label": label, **export.facts(), **_behind_the_wall(export, measured)})
     values = {
         "program": tuner.__version__,
         "data": {
@@ -172,8 +176,22 @@ def _spread(rows: torch.Tensor, count: int) -> torch.Tensor:
     return rows if size <= count else rows[[at * size // count for at in range(count)]]
 
 
+def _behind_the_wall(export: Exported, measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return the measurements, without what the model says of the records."""
+    try:
+        return behind(operator_log(), measured, lets_out=lambda error: isinstance(error, TrainableError))
+    except WalledError as error:
+        if not export.own_model:
+            raise
+        raise InputError(
+            "model-code-failed",
+            f"The model in {export.folder} fails in double precision on the records. Create its tensors with the "
+            f"dtype of its parameters, or use fewer `--records`. The error is in the operator's log {operator_log()}.",
+        ) from error
+
+
 def _measured(
-    export: Exported, module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, options: LandscapeOptions
+    module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, options: LandscapeOptions
 ) -> dict[str, Any]:
     """Return the sharpness and the slices of one model, measured on a GPU if one is available."""
     import torch
@@ -183,21 +201,11 @@ def _measured(
     measured = (module.to("cuda" if torch.cuda.is_available() else "cpu"), inputs, targets)
     seed, extent = options.seed, options.extent
     steps, starts = options.iterations, options.restarts
-    try:
-        found = sharpness(*measured, radius=options.radius, iterations=steps, restarts=starts, seed=seed)
-        line = loss_surface(*measured, extent=extent, points=options.points, dimensions=1, seed=seed)
-        plane = None
-        if options.plane is not None:
-            plane = loss_surface(*measured, extent=extent, points=options.plane, dimensions=2, seed=seed)
-    except RuntimeError as error:
-        if not export.own_model:
-            raise
-        raise InputError(
-            "model-code-failed",
-            f"The model in {export.folder} fails in double precision on {len(targets)} records "
-            f"({type(error).__name__}: {error}). Create its tensors with the dtype of its parameters, or use "
-            "fewer `--records`.",
-        ) from error
+    found = sharpness(*measured, radius=options.radius, iterations=steps, restarts=starts, seed=seed)
+    line = loss_surface(*measured, extent=extent, points=options.points, dimensions=1, seed=seed)
+    plane = None
+    if options.plane is not None:
+        plane = loss_surface(*measured, extent=extent, points=options.plane, dimensions=2, seed=seed)
     return {
         "loss": found.loss,
         "accuracy": float(line.accuracies[options.points // 2]),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainables.data import check_present, info, share_records
+from trainables.wall import logging_to
 from tuner.errors import InputError, TunerError
 from tuner.experiment import load_experiment
 from tuner.files import write_text
@@ -56,14 +57,14 @@ def run_public(prepared: ReadySearch, options: RunOptions) -> RunResult:
         raise refusal
     search = _on_public_records(prepared, options)
     sweep = sweeps.create(Path(prepared.experiment.storage), prepared.experiment.name, mode=PUBLIC)
-    with sweeps.hold(sweep):
+    with sweeps.hold(sweep), logging_to(sweep.operator_log):
         write_new_sweep(sweep, prepared)
         return _run_both(sweep, prepared, search, options)
 
 
 def resume_public(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> RunResult:
     """Resume a public search or its charged run. Raise an InputError if the user changed a fixed setting."""
-    with sweeps.hold(sweep):
+    with sweeps.hold(sweep), logging_to(sweep.operator_log):
         prepared = ready_to_resume(sweep, wanted, options)
         if sweep.charged_run and wanted.search.trials != load_experiment(sweep.experiment).search.trials:
             raise InputError(

@@ -82,11 +82,13 @@ def run_trials(
     budget: SearchBudget | None,
     observers: Sequence[Observer] = (),
     max_first_failures: int = 3,
+    stops_when_lost: bool = False,
 ) -> Stop:
     """Run a sweep's trials, in this process or on Ray, until they end or `tune stop` is called.
 
     Each trial is charged to `budget`. If `budget` is None, this function charges nothing: the search is not private, or
     it is sealed and was charged before its first trial. The sweep fails if its first `max_first_failures` trials fail.
+    With `stops_when_lost`, a trial that the infrastructure fails stops the sweep instead of ending (`TrialSetup`).
     """
     from trainables.charge import NoCharge
     from tuner.executors.base import ExecutorSettings, TrialSetup
@@ -122,7 +124,7 @@ def run_trials(
         address=options.address,
         hide_logs=plan.mode.runs_hidden,
     )
-    setup = TrialSetup(spec_for=spec_for, charge_for=charge_for, folder=sweep.work)
+    setup = TrialSetup(spec_for=spec_for, charge_for=charge_for, folder=sweep.work, stops_when_lost=stops_when_lost)
     return EXECUTORS["local" if options.local else "ray"](settings).run(driver, setup)
 
 

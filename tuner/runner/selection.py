@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from trainables.rungs import log_for_operator
+from trainables.wall import log_traceback, output_to
 from tuner.errors import SweepInterrupted, TrackingError, TunerError
 from tuner.report.facts import sealed_report
 from tuner.report.text import console, summary
@@ -29,8 +27,7 @@ from tuner.sweep.sweep_study import open_sweep_study
 from tuner.sweep.trial_spec import training_spec
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from trainables.spec import TrainingSpec
     from tuner.privacy.ledger.ledger import Ledger
     from tuner.privacy.ledger.search_budget import BudgetView
     from tuner.sweep.folder import SweepFolder
@@ -71,7 +68,6 @@ def run_sealed(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | None,
 
 
 def _search(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: RunOptions) -> SealedWinner:
-    metric = prepared.experiment.search.metric
     options.say(f"{sweep.id}: {_NOTICE}{f' {_ON_A_CLUSTER}' if options.address else ''}")
     sweep.write_status(state=SweepState.RUNNING, detail="", pid=os.getpid())
     resume = f"Resume with: {resume_command(sweep)}{' --local' if options.local else ''}"
@@ -79,7 +75,7 @@ def _search(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: 
     try:
         runs = _draw_and_charge(sweep, prepared, ledger)
         try:
-            with private_files(), _hidden_output(sweep.operator_log):
+            with private_files(), output_to(sweep.operator_log):
                 trials = _train(sweep, prepared, runs, options) if runs.count else ()
         except (SweepInterrupted, KeyboardInterrupt):
             state = SweepState.INTERRUPTED
@@ -87,18 +83,27 @@ def _search(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: 
                 "interrupted", f"interrupted; the whole search stays charged and nothing is released. {resume}"
             ) from None
         except Exception as error:  # noqa: BLE001 - any message may reveal a run, and so their number
-            log_for_operator(sweep.sealed, "none", error)
+            log_traceback(sweep.operator_log, "sealed search", error)
             raise TunerError(
                 "sealed-search-failed",
-                f"The sealed search failed with {type(error).__name__}. It stays charged as a whole and nothing "
-                f"is released. The operator finds the cause in {sweep.operator_log}. {resume}",
+                f"The sealed search failed{_cause(error)}. It stays charged as a whole and nothing is released. "
+                f"The operator finds the cause in {sweep.operator_log}. {resume}",
             ) from None
-        winner = release(sweep, runs, trials, metric=metric.name, mode=metric.mode)
+        winner = _release(sweep, prepared, runs, trials)
         state = SweepState.RUNNING  # until MLflow and the ledger have the winner
         return winner
     finally:
         sweep.write_status(state=state, pid=os.getpid() if state == SweepState.RUNNING else None)
         leave(ledger, sweep, over=False)
+
+
+def _cause(error: Exception) -> str:
+    """Return the cause if it is the infrastructure, as one of a few fixed texts, which name no run."""
+    if isinstance(error, TunerError) and error.code == "trial-lost":
+        return f" ({error.message.rstrip('.')})"
+    if isinstance(error, OSError) and error.errno is not None:
+        return f" ({os.strerror(error.errno)})"
+    return ""
 
 
 def _draw_and_charge(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger) -> SealedRuns:
@@ -126,15 +131,7 @@ def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options:
     study = open_sweep_study(sweep, experiment, plan)
 
     def spec_for(suggestion: Suggestion) -> object:
-        spec = training_spec(
-            experiment,
-            prepared.request,
-            plan,
-            parameters=dict(suggestion.parameters),
-            number=suggestion.number,
-            seed=runs.seed_of(suggestion.trial_id),
-        )
-        return replace(spec, replay_key=runs.noise_key(suggestion.trial_id))
+        return replace(_spec(prepared, runs, suggestion), replay_key=runs.noise_key(suggestion.trial_id))
 
     stop = run_trials(
         sweep,
@@ -145,6 +142,7 @@ def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options:
         spec_for=spec_for,
         budget=None,  # the whole search was charged before its first run
         max_first_failures=sys.maxsize,  # a failed run counts as the worst score and is not reported
+        stops_when_lost=True,  # a run that the infrastructure fails is made again from the same key
     )
     if stop.reason is not StopReason.DONE:
         raise SweepInterrupted("interrupted", stop.detail)
@@ -155,6 +153,30 @@ def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options:
             f"The winner needs {runs.count} finished runs, but {len(trials)} were found. Please report this.",
         )
     return trials
+
+
+def _spec(prepared: ReadySearch, runs: SealedRuns, run: Suggestion) -> TrainingSpec:
+    return training_spec(
+        prepared.experiment,
+        prepared.request,
+        prepared.plan,
+        parameters=dict(run.parameters),
+        number=run.number,
+        seed=runs.seed_of(run.trial_id),
+    )
+
+
+def _release(
+    sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, trials: tuple[TrialView, ...]
+) -> SealedWinner:
+    metric, plan = prepared.experiment.search.metric, prepared.plan
+
+    def spec_of(run: TrialView) -> TrainingSpec:
+        return _spec(
+            prepared, runs, Suggestion(run.id, run.number, dict(run.parameters), plan.shape_of(run.parameters))
+        )
+
+    return release(sweep, runs, trials, metric=metric.name, mode=metric.mode, spec_of=spec_of)
 
 
 def _track(sweep: SweepFolder, prepared: ReadySearch, winner: SealedWinner) -> str:
@@ -231,22 +253,3 @@ def _forget_the_hour(sweep: SweepFolder) -> None:
     day = _day(sweep).timestamp()
     for path in (*sweep.root.iterdir(), sweep.root):
         os.utime(path, (day, day))
-
-
-@contextmanager
-def _hidden_output(log: Path) -> Iterator[None]:
-    """Redirect all output of models, libraries and workers to the operator's log. This output reveals the runs."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with open(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as hidden:
-        shown = [os.dup(1), os.dup(2)]
-        try:
-            os.dup2(hidden.fileno(), 1)
-            os.dup2(hidden.fileno(), 2)
-            with redirect_stdout(hidden), redirect_stderr(hidden):
-                yield
-        finally:
-            hidden.flush()
-            for number, kept in zip((1, 2), shown, strict=True):
-                os.dup2(kept, number)
-                os.close(kept)

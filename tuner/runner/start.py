@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import tuner
 from trainables.data import check_present, info
+from trainables.wall import logging_to
 from tuner.errors import BudgetRefusedError, InputError
 from tuner.experiment import load_experiment
 from tuner.files import write_json, write_text
@@ -86,7 +87,7 @@ def start_sweep(
     ledger = open_ledger(prepared)
     sweep_id = sweep_id or sweeps.new_sweep_id(experiment.name, mode=mode)
     sweep = sweeps.create_as(Path(experiment.storage), sweep_id, mode=mode)
-    with sweeps.hold(sweep):
+    with sweeps.hold(sweep), logging_to(sweep.operator_log):
         try:
             if public_search is not None:
                 write_json(sweep.public_search, public_search)
@@ -101,7 +102,7 @@ def start_sweep(
 
 def continue_sweep(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> RunResult:
     """Resume a sweep with its stored noise, data and cap. Raise an InputError if the user changed one of these."""
-    with sweeps.hold(sweep):
+    with sweeps.hold(sweep), logging_to(sweep.operator_log):
         prepared = ready_to_resume(sweep, wanted, options)
         ledger = return_to(sweep, prepared, reopen=read_winner(sweep) is None)
         write_resumed_sweep(sweep, prepared)

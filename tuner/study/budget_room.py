@@ -69,6 +69,11 @@ class BudgetRoom:
         if self._budget is not None:
             self._budget.settle(trial_id, steps_taken)
 
+    def forfeit(self, trial_id: str, steps_taken: int, rungs: Sequence[int]) -> None:
+        """End the reservations of a trial, and charge all that it had not yet leased."""
+        if self._budget is not None:
+            self._budget.forfeit(trial_id, steps_taken, rungs)
+
     def holds(self, trial_id: str) -> bool:
         """Return whether the trial has reservations that are not settled. For a sweep without privacy, return True."""
         return self._budget is None or trial_id in self._budget.outstanding()

@@ -10,6 +10,7 @@ crash, `reconcile` restores the state from these two. The order of writes makes 
     report   write Optuna's intermediate value → call the pruner
     finish   write steps, reason and outcome → end the Optuna trial → settle in the ledger → notify the observers
              → mark the end as announced
+    raised   the same, but the ledger charges all that the trial had reserved, and the step is that of its last report
 
 A stored trial that lacks our trial id never ran. Trials of different lengths report at the same fractions of their
 steps. Each report is stored at the corresponding step of the longest trial (the nominal step), so that pruners compare
@@ -53,9 +54,10 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial, Trial
 
-__all__ = ["NO_RESERVATION", "NO_ROOM", "StudyDriver"]
+__all__ = ["NO_RESERVATION", "NO_ROOM", "RAISED", "StudyDriver"]
 
 NO_ROOM = "the steps to repeat after an interruption do not fit in the privacy budget"
+RAISED = "its training raised an error, whose cause is in the operator's log"
 NO_RESERVATION = "its reservation was settled in the ledger while the trial was running"
 
 
@@ -123,6 +125,7 @@ class StudyDriver:
         self._find_checkpoint: FindCheckpoint = lambda _trial_id: None
         self._stop: Stop | None = None
         self._failures = 0
+        self._last_loss = ""  # cause of the last failure, if it was one of the infrastructure
         self._ended_well = any(t.state.name in ("COMPLETE", "PRUNED") for t in study.get_trials(deepcopy=False))
 
     def next(self) -> Suggestion | Wait | Stop:
@@ -130,7 +133,10 @@ class StudyDriver:
         if self._stop is not None:
             return self._stop
         if not self._ended_well and self._failures >= self._max_first_failures:
-            return Stop(StopReason.FAILING, f"the first {self._failures} trials all failed, so no more are started")
+            why = f" (the last one: {self._last_loss})" if self._last_loss else ""
+            return Stop(
+                StopReason.FAILING, f"the first {self._failures} trials all failed{why}, so no more are started"
+            )
         if self._interrupted:
             return self._continue_interrupted()
         asked, started = self._candidates.counts()
@@ -151,13 +157,13 @@ class StudyDriver:
     def restarted(self, trial_id: str) -> bool:
         """Reserve the steps that a trial must repeat because its worker was lost, and return True.
 
-        The trial restarts from its last checkpoint. If the steps do not fit the budget, end the trial as FAILED and
+        The trial restarts from its last checkpoint. If the steps do not fit the budget, end the trial as LOST and
         return False. The executor must then not restart the trial.
         """
         active = self._active[trial_id]
         if self._room.extend(trial_id, active.shape.remaining(self._find_checkpoint(trial_id) or 0)):
             return True
-        self.finish(trial_id, outcome=TrialStatus.FAILED, steps_taken=active.step, reason=NO_ROOM)
+        self.finish(trial_id, outcome=TrialStatus.LOST, steps_taken=active.step, reason=NO_ROOM)
         return False
 
     @property
@@ -185,7 +191,7 @@ class StudyDriver:
         the same step again, Optuna keeps the first score.
         """
         active = self._active[trial_id]
-        active.step = max(active.step, step)
+        active.step, active.reported = max(active.step, step), max(active.reported, step)
         score = metrics.get(self.metric, math.nan)
         if not math.isfinite(score):
             found = "was not reported" if self.metric not in metrics else "is not a finite number"
@@ -214,7 +220,8 @@ class StudyDriver:
 
         Args:
             trial_id: id of a running trial.
-            outcome: COMPLETE, PRUNED or FAILED. COMPLETE becomes FAILED if the trial has no finite score.
+            outcome: COMPLETE, PRUNED, FAILED (of a reported score that is not finite) or LOST. COMPLETE becomes FAILED
+                if the trial has no finite score. A training that raised an error ends by `raised`.
             steps_taken: number of training steps of the trial's final model. It cannot exceed the leased steps.
             reason: text that tells analysts why the trial ended. It may depend on the records only through reported
                 scores. If the pruner gave a reason, that reason is stored instead.
@@ -223,11 +230,21 @@ class StudyDriver:
         active.step = steps_taken
         if outcome is TrialStatus.COMPLETE and active.last_score is None:
             outcome, reason = TrialStatus.FAILED, f"the score {self.metric!r} was never reported"
-        if outcome is TrialStatus.FAILED:
+        if outcome in (TrialStatus.FAILED, TrialStatus.LOST):
             reason = reason or active.problem or "no reason was given"
         if outcome is TrialStatus.PRUNED:
             reason = active.problem or reason
         self._close(active, outcome, reason)
+
+    def raised(self, trial_id: str) -> None:
+        """End a trial whose training raised an error, as FAILED.
+
+        A record may have caused the error. So the trial's step is that of its last report, the reason is always the
+        same text, and the ledger charges all that the trial had reserved. None of them tells at which step it failed.
+        """
+        active = self._active[trial_id]
+        active.step, active.forfeits = active.reported, True
+        self._close(active, TrialStatus.FAILED, RAISED)
 
     def reconcile(self, find_checkpoint: FindCheckpoint | None = None) -> None:
         """Make the storage and the ledger consistent after an interruption. Repeated calls are safe.
@@ -250,7 +267,7 @@ class StudyDriver:
             known.add(trial_id)
             if frozen.state.is_finished():
                 if trial_id in outstanding:
-                    self._room.settle(trial_id, int(frozen.user_attrs.get(views.STEPS_TAKEN, 0)))
+                    self._end_reservation(self._adopt(trial_of(self.study, frozen)))
                 if trial_id and trial_id not in announced:
                     self._announce.finished(views.view_of(frozen, mode=self.mode, steps_planned=self.steps_per_trial))
             elif views.OUTCOME in frozen.user_attrs:
@@ -318,7 +335,7 @@ class StudyDriver:
             return self.next()
         if self._active:
             return Wait()
-        # No interrupted trial fits, and no running trial can return steps. One interrupted trial is ended as FAILED,
+        # No interrupted trial fits, and no running trial can return steps. One interrupted trial is ended as LOST,
         # which frees its reservation.
         frozen = self._interrupted.popleft()
         trial_id, trial = _id_of(frozen), trial_of(self.study, frozen)
@@ -327,7 +344,7 @@ class StudyDriver:
             trial.set_user_attr(views.TRIAL_ID, trial_id)
         held = self._room.holds(trial_id)
         active = self._adopt(trial)
-        self._close(active, TrialStatus.FAILED, NO_ROOM if held else NO_RESERVATION, settle=held)
+        self._close(active, TrialStatus.LOST, NO_ROOM if held else NO_RESERVATION, settle=held)
         return self.next()
 
     def _continue(self, frozen: FrozenTrial) -> Suggestion | None:
@@ -372,14 +389,21 @@ class StudyDriver:
     def _close(self, active: RunningTrial, outcome: TrialStatus, reason: str, *, settle: bool = True) -> None:
         active.store_end(self.study, outcome, reason)
         if settle:
-            self._room.settle(active.id, active.step)
+            self._end_reservation(active)
         self._full = False
         self._active.pop(active.id, None)
-        if outcome is not TrialStatus.FAILED:
+        if outcome in (TrialStatus.COMPLETE, TrialStatus.PRUNED):
             self._ended_well = True
-        elif reason not in (NO_ROOM, NO_RESERVATION):  # the training failed; the budget is not the cause
+        elif reason not in (NO_ROOM, NO_RESERVATION):  # the training or the infrastructure failed, not the budget
             self._failures += 1
+            self._last_loss = reason if outcome is TrialStatus.LOST else ""
         self._announce.finished(active.view(outcome, reason))
+
+    def _end_reservation(self, active: RunningTrial) -> None:
+        if active.forfeits:
+            self._room.forfeit(active.id, active.step, active.shape.rungs)
+        else:
+            self._room.settle(active.id, active.step)
 
     def _adopt(self, trial: Trial) -> RunningTrial:
         return RunningTrial.of(trial, stored(self.study, trial), mode=self.mode, rungs=self.rung_steps)

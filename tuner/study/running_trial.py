@@ -29,6 +29,8 @@ class RunningTrial:
 
     Attributes:
         step: step of the last report, or of the checkpoint from which the trial resumed.
+        reported: step of the last report, 0 before the first.
+        forfeits: whether all that the trial has reserved is charged at its end.
         problem: why the last report was invalid, or why the pruner stopped the trial. Empty if neither happened.
     """
 
@@ -40,13 +42,25 @@ class RunningTrial:
     last_score: float | None = None
     best_score: float | None = None
     problem: str = ""
+    reported: int = 0
+    forfeits: bool = False
 
     @classmethod
     def of(cls, trial: Trial, frozen: FrozenTrial, *, mode: str, rungs: Sequence[int]) -> Self:
         """Restore a trial from its stored state `frozen`. `rungs` are the rungs of the longest trial."""
         view = views.view_of(frozen, mode=mode, steps_planned=rungs[-1])
         shape = TrialShape(steps=view.steps_planned, rungs=tuple(scaled_rungs(rungs, view.steps_planned)))
-        return cls(trial, view.id, dict(view.parameters), shape, view.step, view.last_score, view.best_score)
+        return cls(
+            trial,
+            view.id,
+            dict(view.parameters),
+            shape,
+            view.step,
+            view.last_score,
+            view.best_score,
+            reported=view.step,
+            forfeits=views.FORFEITS in frozen.user_attrs,
+        )
 
     def store_end(self, study: Study, outcome: TrialStatus, reason: str) -> None:
         """Store the trial's steps, outcome and reason, then end the trial in Optuna."""
@@ -54,6 +68,8 @@ class RunningTrial:
 
         self.trial.set_user_attr(views.STEPS_TAKEN, self.step)
         self.trial.set_user_attr(views.REASON, reason)
+        if self.forfeits:
+            self.trial.set_user_attr(views.FORFEITS, value=True)
         self.trial.set_user_attr(views.OUTCOME, outcome.value)  # written last: it shows that the others exist
         if outcome is TrialStatus.COMPLETE:
             study.tell(self.trial, self.last_score)

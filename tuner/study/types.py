@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, Protocol, TypeAlias
@@ -33,12 +33,18 @@ WhenSure: TypeAlias = Literal["go_on", "stop", "replicate"]
 
 
 class TrialStatus(StrEnum):
-    """Status of a trial. FAILED means an exception, a divergence or a refusal by the budget."""
+    """Status of a trial.
+
+    FAILED means that the training raised an error or its score was not a finite number. LOST means that the
+    infrastructure failed (a worker, a disk, the ledger), or that the rest of an interrupted trial did not fit the
+    budget. No record decides whether a trial is lost, so its cause is shown.
+    """
 
     RUNNING = "RUNNING"
     COMPLETE = "COMPLETE"
     PRUNED = "PRUNED"
     FAILED = "FAILED"
+    LOST = "LOST"
 
 
 class Decision(StrEnum):
@@ -186,6 +192,12 @@ class BudgetGate(Protocol):
     def settle(self, trial: str, steps_taken: int) -> None:
         """End the trial's reservations, and give the unleased steps and scores back to the budget."""
 
+    def forfeit(self, trial: str, steps_taken: int, rungs: Sequence[int]) -> None:
+        """End the trial's reservations, and charge what is left of them as if the trial had gone on to its end.
+
+        `rungs` are the rising numbers of steps at which the trial reports. The last is its end.
+        """
+
     def outstanding(self) -> Mapping[str, Unleased]:
         """Return the unleased steps and scores (possibly 0) of every trial that is not settled."""
 
@@ -212,5 +224,5 @@ class Observer(Protocol):
         return
 
     def trial_finished(self, trial: TrialView) -> None:
-        """Handle a trial that ended as COMPLETE, PRUNED or FAILED."""
+        """Handle a trial that ended as COMPLETE, PRUNED, FAILED or LOST."""
         return

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 __all__ = [
+    "FORFEITS",
     "OUTCOME",
     "PARAMETERS",
     "REASON",
@@ -31,6 +32,8 @@ PARAMETERS = "parameters"
 OUTCOME = "outcome"
 STEPS_TAKEN = "steps_taken"
 REASON = "reason"
+FORFEITS = "forfeits"
+"""Attribute of a trial whose training raised an error: all that it had reserved is charged at its end."""
 RUNGS = "rungs"
 """Attribute with a pair [step of the longest trial, step of this trial] for each rung. It is stored only for a trial
 whose rungs differ from the rungs of the longest trial."""
@@ -61,13 +64,18 @@ def view_of(trial: FrozenTrial, *, mode: str, steps_planned: int) -> TrialView:
         id=str(attributes[TRIAL_ID]),
         number=trial.number,
         parameters=dict(attributes.get(PARAMETERS, trial.params)),
-        state=_STATES.get(trial.state.name, TrialStatus.FAILED),
+        state=_STATES.get(trial.state.name) or _failed(attributes.get(OUTCOME)),
         step=attributes.get(STEPS_TAKEN, curve[-1][0] if curve else 0),
         steps_planned=max(own.values()) if own else steps_planned,
         last_score=scores[-1] if scores else None,
         best_score=best_score(scores, mode=mode),
         reason=str(attributes.get(REASON, "")),
     )
+
+
+def _failed(outcome: object) -> TrialStatus:
+    """Return the status of a trial for which Optuna has only the state FAIL."""
+    return TrialStatus.LOST if outcome == TrialStatus.LOST.value else TrialStatus.FAILED
 
 
 def learning_curve(trial: FrozenTrial) -> list[tuple[int, float]]:

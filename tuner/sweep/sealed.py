@@ -12,13 +12,16 @@ import hmac
 import os
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainables.rungs import checkpoint_path
+from trainables.wall import behind
 from tuner.errors import TunerError
 from tuner.files import replacing, write_json
 from tuner.study.best import best_trial
@@ -38,6 +41,7 @@ WINNER = "winner"
 _RUNS = "runs.json"
 _WINNER_FILE = "winner.json"
 _WINNER_MODEL = "winner.pt"
+_WORST = {"max": 0.0, "min": sys.float_info.max}  # of an accuracy and of a loss, the only scores that are searched
 _SEED_BITS = 32  # the range of `Experiment.seed`, because the exported file trains the winner again
 
 
@@ -46,13 +50,16 @@ class SealedWinner:
     """The released result of a sealed search.
 
     Attributes:
-        found: whether a run ended with a score. If not, the other fields are empty.
+        found: whether a run was made. If not, the other fields are empty.
+        trained: whether the run ended with a score. If not, it has the worst score, and its model is its public initial
+            model.
         parameters: flat parameters, including fixed ones.
         seed: seed of the initialisation, which is secret until the release.
         checkpoint: file of the run's state. Only the operator may read it, because it contains the key of the noise.
     """
 
     found: bool
+    trained: bool = True
     score: float = 0.0
     parameters: Mapping[str, object]
     seed: int = 0
@@ -119,35 +126,72 @@ def read_winner(sweep: SweepFolder) -> SealedWinner | None:
 
 
 def release(
-    sweep: SweepFolder, runs: SealedRuns, trials: Iterable[TrialView], *, metric: str, mode: str
+    sweep: SweepFolder,
+    runs: SealedRuns,
+    trials: Sequence[TrialView],
+    *,
+    metric: str,
+    mode: str,
+    spec_of: Callable[[TrialView], TrainingSpec],
 ) -> SealedWinner:
-    """Release the best run. All runs must have ended. A second call changes nothing."""
-    best = best_trial(trials, mode=mode, tie=lambda trial: runs.tie_key(trial.id))
+    """Release the best run. All runs must have ended. A second call changes nothing.
+
+    A run without a score, because its training raised an error or diverged, has the worst score, and its model is its
+    public initial model. So a winner is released whenever a run was made, whatever the records are. `spec_of` returns
+    the specification of a run, from which its initial model is built.
+    """
+
+    def tie(trial: TrialView) -> bytes:
+        return runs.tie_key(trial.id)
+
+    best = scored = best_trial(trials, mode=mode, tie=tie)
+    if best is None and trials:
+        best = max(trials, key=tie)
     values: dict[str, object] = {"schema": 1, "found": best is not None}
     if best is not None:
-        model = checkpoint_path(sweep.sealed, best.id)
-        if model is None:
-            raise TunerError(
-                "checkpoint-missing",
-                f"The model of the best run is missing under {sweep.sealed}. Restore it from a copy.",
-            )
-        # The copy has a new name, because the name of the run's folder would reveal which run it was.
-        with model.open("rb") as old, replacing(sweep.sealed / _WINNER_MODEL, mode=0o600) as new:
-            shutil.copyfileobj(old, new)
+        if scored is None:
+            initial = partial(_write_initial, sweep.sealed / _WINNER_MODEL, spec_of(best))
+            behind(sweep.operator_log, initial)
+        else:
+            _copy_model(sweep, scored)
         values |= {
             "metric": metric,
-            "score": best.last_score,
+            "trained": scored is not None,
+            "score": _WORST[mode] if scored is None else scored.last_score,
             "parameters": dict(best.parameters),
             "seed": runs.seed_of(best.id),
-            "steps": best.step,
+            "steps": 0 if scored is None else scored.step,
             "checkpoint": f"{sweep.sealed.name}/{_WINNER_MODEL}",
         }
     write_json(sweep.root / _WINNER_FILE, values)
     return _winner(sweep, values)
 
 
-def require_trained(model: Path, spec: TrainingSpec) -> None:
+def _copy_model(sweep: SweepFolder, best: TrialView) -> None:
+    model = checkpoint_path(sweep.sealed, best.id)
+    if model is None:
+        raise TunerError(
+            "checkpoint-missing",
+            f"The model of the best run is missing under {sweep.sealed}. Restore it from a copy.",
+        )
+    # The copy has a new name, because the name of the run's folder would reveal which run it was.
+    with model.open("rb") as old, replacing(sweep.sealed / _WINNER_MODEL, mode=0o600) as new:
+        shutil.copyfileobj(old, new)
+
+
+def _write_initial(path: Path, spec: TrainingSpec) -> None:
+    """Write the checkpoint of a run before its first step. No record is read."""
+    from trainables.charge import NoCharge
+    from trainables.training import PrivateTraining
+    from trainables.untrained import random_splits
+
+    PrivateTraining(spec, NoCharge(), splits=random_splits(spec, samples=1)).save(path)
+
+
+def require_trained(model: Path, spec: TrainingSpec, *, trained: bool = True) -> None:
     """Raise a TunerError unless the winner's model was trained with the settings of `spec`.
+
+    If `trained` is false, the model must be the initial model of these settings.
 
     The model's file contains a hash of everything that its steps depend on: parameters, seed, number of steps and
     records. This check is needed because the winner's file outside `sealed/` can be edited.
@@ -158,7 +202,7 @@ def require_trained(model: Path, spec: TrainingSpec) -> None:
 
     try:
         state = torch.load(model, weights_only=True, map_location="cpu")
-        own = (state["spec"], state["step"]) == (spec_fingerprint(spec), spec.steps)
+        own = (state["spec"], state["step"]) == (spec_fingerprint(spec), spec.steps if trained else 0)
     except Exception as error:
         raise TunerError(
             "checkpoint-unreadable",
@@ -182,6 +226,7 @@ def _winner(sweep: SweepFolder, values: Mapping[str, object]) -> SealedWinner:
         )
     return SealedWinner(
         found=True,
+        trained=values.get("trained") is not False,
         score=float(str(values["score"])),
         parameters=parameters,
         seed=int(str(values["seed"])),

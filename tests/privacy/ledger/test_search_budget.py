@@ -11,9 +11,10 @@ from covering import pairs
 from errors_helper import raises_code
 from ledgers import BOOK, CHEAP, MECHANISM, RELEASE, SCORES, SEALED, head_of, open_search
 
+from trainables.charge import lease_size
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
 from tuner.privacy.accountant import pld as accounting
-from tuner.privacy.accountant.filters import CouponBook, FixedOrder
+from tuner.privacy.accountant.filters import CouponBook, FixedOrder, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import LedgerCharge, Reserved, SearchBudget
@@ -226,3 +227,33 @@ def test_a_trial_that_was_cut_off_is_told_so(ledger: Ledger, search: str) -> Non
         budget.reserve("a", Ask(40))
         assert charge.restarts() == restart
     assert budget.charge_for("b").restarts() == 0
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_a_forfeited_trial_leaves_the_ledger_as_if_it_had_gone_on(ledger: Ledger, restarts: int) -> None:
+    """No count tells at which step it stopped, not even the number of entries, which a privacy card shows."""
+    open_search(ledger, "s", filter=TotalSteps(MECHANISM, 1000), **SCORES)
+    budget, rungs, seen = SearchBudget(ledger, "s"), (150, 300), []
+    for stop in (3, 150, 299):
+        trial, before = f"t{stop}", len(ledger.entries("digits"))
+        budget.reserve(trial, Ask(300, releases=2))
+        charge = budget.charge_for(trial)
+        if restarts:
+            charge.lease(10, **MECHANISM.body())
+            budget.reserve(trial, Ask(10))
+        size = lease_size(restarts)
+        for rung in rungs:
+            at = rung - 150
+            while at < min(rung, stop):
+                charge.lease(min(size, rung - at), **MECHANISM.body())
+                at += min(size, rung - at)
+            if stop >= rung:
+                charge.release(1, noise=RELEASE.noise_multiplier)
+        budget.forfeit(trial, 0, rungs)
+        budget.settle(trial, 0)  # again, after a crash
+        view = budget.view()
+        assert (charge.leased(), charge.released()) == (300 + 10 * restarts, 2)
+        assert (view.reserved_steps, view.validation.reserved_steps) == (0, 0)
+        seen.append(len(ledger.entries("digits")) - before)
+    assert len(set(seen)) == 1
+    ledger.verify_chain()

@@ -21,14 +21,14 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from trainables.rungs import TrainingLoop
-from trainables.trial import FAILED, METRICS, REQUEST, STEP, TrialTrainable
+from trainables.trial import FAILED, LOST, METRICS, REQUEST, STEP, TrialTrainable
 from tuner.errors import TunerError
-from tuner.executors.base import ExecutorSettings, TrialSetup, act, check_stop, checkpoint_finder, interrupted
+from tuner.executors.base import ExecutorSettings, TrialSetup, act, check_stop, checkpoint_finder, interrupted, lose
 from tuner.executors.ray.charge import ActorCharge, start_charge_actor
 from tuner.executors.ray.session import interruptible, ray_session
 from tuner.study.driver import StudyDriver
 from tuner.study.storage import exclusive
-from tuner.study.types import Stop, Suggestion, TrialStatus
+from tuner.study.types import Stop, Suggestion
 
 __all__ = ["RayExecutor"]
 
@@ -151,7 +151,7 @@ class _Bridge:
         with self._guard():
             if self.driver.restarted(placed.suggestion.trial_id):
                 return self._place(ray_id, placed.suggestion)
-            del self._placed[placed.suggestion.trial_id]  # the driver has finished it as FAILED
+            del self._placed[placed.suggestion.trial_id]  # the driver has finished it as LOST
         return None
 
     def _place(self, ray_id: str, suggestion: Suggestion) -> dict[str, object]:
@@ -166,7 +166,7 @@ class _Bridge:
         trial_id = self._ours[ray_id]
         if ray_id in self._added and self.driver.is_running(trial_id):
             with self._guard():
-                # If the repeated steps do not fit the budget, the driver finishes the trial as FAILED. Ray may still
+                # If the repeated steps do not fit the budget, the driver finishes the trial as LOST. Ray may still
                 # start the trial, but the ledger then refuses its lease.
                 self.driver.restarted(trial_id)
         self._added.add(ray_id)
@@ -178,19 +178,21 @@ class _Bridge:
             return False
         self._placed[trial_id].lost_in_a_row = 0
         with self._guard():
-            step = int(result[STEP])
             if FAILED in result:
-                self.driver.finish(trial_id, outcome=TrialStatus.FAILED, steps_taken=step, reason=str(result[FAILED]))
+                self.driver.raised(trial_id)
+                return False
+            if LOST in result:
+                lose(self.driver, self.setup, trial_id, str(result[LOST]))
                 return False
             prefix = f"{METRICS}/"
             metrics = {
                 key.removeprefix(prefix): float(value) for key, value in result.items() if key.startswith(prefix)
             }
-            return act(self.driver, trial_id, step, metrics)
+            return act(self.driver, trial_id, int(result[STEP]), metrics)
         return False
 
     def lost(self, ray_id: str) -> None:
-        """Schedule the restart of a trial that lost its worker, or finish it as FAILED after too many restarts."""
+        """Schedule the restart of a trial that lost its worker, or lose it after too many restarts."""
         trial_id = self._ours[ray_id]
         if self.over or not self.driver.is_running(trial_id):
             return
@@ -201,9 +203,7 @@ class _Bridge:
             placed.again_at = time.monotonic() + _PATIENCE[min(placed.lost_in_a_row, len(_PATIENCE)) - 1]
             return
         with self._guard():
-            self.driver.finish(
-                trial_id, outcome=TrialStatus.FAILED, steps_taken=self.driver.step_of(trial_id), reason=_LOST
-            )
+            lose(self.driver, self.setup, trial_id, _LOST)
 
     def _loop_of(self, suggestion: Suggestion) -> TrainingLoop:
         charge = self.setup.charge_for(suggestion.trial_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
@@ -262,11 +262,11 @@ class Ledger:
             body = {"search": search, "trial": trial, "steps": steps, "pool": pool, "mechanism": mechanism.body()}
             write(dataset, "lease", body)
 
-    def settle(self, search: str, trial: str, steps_taken: int) -> None:
+    def settle(self, search: str, trial: str, steps_taken: int, *, leases: Sequence[tuple[str, int]] = ()) -> None:
         """End a trial, and free the steps that it reserved in either pool but never leased.
 
         The search may be open or closed. A second call with the same number of training steps does nothing, so the call
-        can be repeated after a crash.
+        can be repeated after a crash. `leases`, pairs (pool, steps), are charged first, in the same transaction.
 
         Raises:
             LedgerError: the trial took more steps than it leased, is unknown, or was settled with another number of
@@ -277,6 +277,10 @@ class Ledger:
             state = require_search(write.states, search)
             before = [pool.trials[trial] for pool in state.pools.values() if trial in pool.trials]
             if not any(each.settled and each.taken == steps_taken for each in before):
+                for pool, steps in leases:
+                    used = _mechanism_of(state.pools[pool], trial, None)
+                    body = {"search": search, "trial": trial, "steps": steps, "pool": pool, "mechanism": used.body()}
+                    write(state.dataset, "lease", body)
                 write(state.dataset, "settle", {"search": search, "trial": trial, "steps_taken": steps_taken})
 
     def close_search(self, search: str) -> None:
@@ -379,12 +383,17 @@ def _priced(pool: PoolState, trial: str, mechanism: SampledGaussian | None) -> d
     Because prices are recorded, all machines add up the same numbers.
     """
     before = pool.account(trial)
-    mechanism = mechanism or before.mechanism or pool.filter.only_mechanism
+    mechanism = _mechanism_of(pool, trial, mechanism)
+    price = before.price if before.mechanism == mechanism else pool.filter.price(mechanism)
+    return {"mechanism": mechanism.body(), **({"price": price} if price else {})}
+
+
+def _mechanism_of(pool: PoolState, trial: str, named: SampledGaussian | None) -> SampledGaussian:
+    mechanism = named or pool.account(trial).mechanism or pool.filter.only_mechanism
     if mechanism is None:
         raise InputError(
             "mechanism-not-named",
             f"Trial {trial!r} must name its mechanism, because its search allows several. Give "
             "mechanism=SampledGaussian(...).",
         )
-    price = before.price if before.mechanism == mechanism else pool.filter.price(mechanism)
-    return {"mechanism": mechanism.body(), **({"price": price} if price else {})}
+    return mechanism

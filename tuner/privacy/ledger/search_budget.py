@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from trainables.charge import leases_to_the_end
 from tuner.errors import LedgerError
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_steps
 from tuner.privacy.accountant.pld import epsilon
@@ -104,6 +105,18 @@ class SearchBudget:
     def settle(self, trial: str, steps_taken: int) -> None:
         """End a trial, and free the steps and scores that it reserved but never leased."""
         self._ledger.settle(self.search, trial, steps_taken)
+
+    def forfeit(self, trial: str, steps_taken: int, rungs: Sequence[int]) -> None:
+        """End a trial, and charge all that it had reserved, with the leases that it would still have asked for.
+
+        Afterwards no count of the ledger, not even the number of its entries, tells when the trial stopped.
+        """
+        state = self._ledger.search_state(self.search)
+        account = state.training.account(trial)
+        leases = [(TRAINING, n) for n in leases_to_the_end(account.outstanding, rungs, restarts=account.restarts)]
+        if state.validation is not None:
+            leases += [(VALIDATION, 1)] * state.validation.account(trial).outstanding
+        self._ledger.settle(self.search, trial, steps_taken, leases=leases)
 
     def check_scores(self, *, protected: bool) -> None:
         """Raise `LedgerError` unless `protected` says correctly whether the search has a budget for protected scores.
