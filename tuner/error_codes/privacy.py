@@ -14,6 +14,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger-encoding": "The database of a ledger must use UTF8. Create a database with that encoding.",
         "ledger-foreign": "The file is a database of another program. dp-tuner did not change it. Choose another file.",
         "ledger-format": "Another version of dp-tuner wrote this ledger. The ledger was not changed. Use that version.",
+        "ledger-key": "The key that makes checksums of records unguessable is missing, or belongs to another ledger. "
+        "Restore its file, or get it from the operator who made the ledger and set DP_TUNER_LEDGER_KEY.",
         "ledger-not-durable": "The server may lose charges in a crash. Set `fsync = on` and use logged tables.",
         "ledger-not-found": "No ledger exists at this address. Correct the address, or restore a lost ledger from a "
         "backup.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Self
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
@@ -17,6 +18,7 @@ from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, r
 from tuner.privacy.ledger.admission import check_pools, order_filter, require_name, require_search, units_at
 from tuner.privacy.ledger.chain import Chain
 from tuner.privacy.ledger.entries import Entry, canonical
+from tuner.privacy.ledger.key import LedgerKey
 from tuner.privacy.ledger.state import TRAINING, VALIDATION, DatasetCap, DatasetState, PoolState, SearchState
 from tuner.privacy.ledger.stores import Store, open_store, store_exists
 
@@ -72,6 +74,15 @@ class Ledger:
     def id(self) -> str:
         """Random id that the ledger got when it was created."""
         return self._chain.store.ledger_id
+
+    @cached_property
+    def key(self) -> LedgerKey:
+        """The operator's key, which is read on first use. Only programs that compute fingerprints need it.
+
+        Raises:
+            LedgerError: the key's file is missing, or has the key of another ledger.
+        """
+        return self._chain.store.key()
 
     def user(self) -> str:
         """Return the current user: the operating-system account, or the database role.

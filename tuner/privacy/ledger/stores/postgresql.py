@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, text
@@ -127,9 +129,14 @@ class Postgres(Backend):
             there = text("SELECT count(*) FROM pg_namespace WHERE nspname = :name")
             if not connection.execute(there, {"name": _NAMESPACE}).scalar_one():
                 connection.exec_driver_sql(f"CREATE SCHEMA {_NAMESPACE}")
-            create_tables(connection)
+            create_tables(connection, self.key_path)
             connection.exec_driver_sql(_GUARDS)
             connection.exec_driver_sql(_VOUCH)
+
+    def key_path(self, ledger_id: str) -> Path:
+        """Return the default file of the ledger's key, in the configuration of this account."""
+        home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+        return Path(home).expanduser().absolute() / "dp-tuner" / "keys" / f"{ledger_id}.key"
 
     def user(self) -> str:
         """Return the database role that the server authenticated (`session_user`)."""
