@@ -137,7 +137,7 @@ def test_the_private_records_under_another_name_are_refused(
     np.savez(tune.folder / "open.npz", **arrays)
     own = {"name": "own", "path": "own.npz", "public_size": 500}
     file = tune.write(**{**public, "dataset": own})
-    assert "[public-records-private]" in tune("run", file, "--local", code=2).text
+    assert "[records-not-admitted]" in tune("run", file, "--local", code=3).text
     assert tune.sweeps == []
     arrays["x_train"] = arrays["x_train"].copy()
     arrays["x_train"][0] = 0  # the control: one other record

@@ -66,7 +66,8 @@ def records_sha256(arrays: Arrays, *, scaled: bool = False) -> str:
             rows = x[part].reshape(len(x[part]), -1).astype(np.float32)
             labels = y[part].astype(np.int64)
         if scaled:
-            rows = np.where(np.isfinite(rows), rows, np.float32(0)) / np.float32(255 if x.dtype == np.uint8 else 1)
+            rows[~np.isfinite(rows)] = 0
+            rows /= np.float32(255 if x.dtype == np.uint8 else 1)
         rows = rows + np.float32(0)  # -0.0 is 0.0
         digests += (
             hashlib.blake2b(row.tobytes() + label.tobytes(), digest_size=32).digest()

@@ -151,11 +151,11 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "results, and the guarantee would not hold.",
         "dataset-cap-exceeded": "The claims of all searches on the data set together would exceed its cap. Lower "
         "`privacy.epsilon` or `delta`, or ask the owner for a larger cap.",
-        "records-not-admitted": "The ledger may hold the records as private, or the owner has not entered them. Which of "
-        "the two is not told, because the answer would tell about records. The owner can enter a public file with `tune "
-        "budget public`, a new private data set with `tune budget set`, or give up the total with `--void-total`.",
+        "records-not-admitted": "The ledger may hold the records as private, or the owner has not entered them. Which "
+        "of the two is not told, because the answer would tell about records. The owner can enter a public file with "
+        "`tune budget public`, a new private data set with `tune budget set`, or give up the total with "
+        "`tune run --void-total`.",
         "records-known-private": "Records, or a name, that the ledger holds as private cannot be entered as public.",
-        "give them a second budget. Use the known name.",
         "no-share": "The data set's cap is divided among users, and this user has no share. Ask the owner for a share.",
         "share-exceeded": "The searches of this user would exceed the user's share of the data set's cap.",
         "shares-exceed-cap": "The shares of all users together would exceed the cap of the data set.",

@@ -122,7 +122,7 @@ class Write:
         """
         before = self.states.get(dataset, DatasetState(dataset=dataset))
         body = canonical(data)
-        # Only the day: the hours of charges would tell analysts when trials ended, and how many runs a sealed search made.
+        # Only the day. The hours of charges would tell when trials ended, and how many runs a sealed search made.
         search = before.by_name.get(str(data.get("search", "")))
         sealed = search is not None and search.charged_whole
         time = search.opened_time if search is not None and sealed else datetime.now(UTC).strftime("%Y-%m-%d")

@@ -140,7 +140,7 @@ def _grant(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
 def _public(states: Mapping[str, DatasetState], state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
     fingerprint = data["fingerprint"]
     if not isinstance(fingerprint, str):
-        raise ValueError("the fingerprint must be text")
+        raise TypeError("the fingerprint must be text")
     private = next((each.dataset for each in states.values() if fingerprint in each.fingerprints), None)
     if private is None and state.is_private:
         private = state.dataset
