@@ -160,7 +160,7 @@ def test_wrong_words_get_one_clear_error_and_change_nothing(
     assert said in refused.err
     assert refused.out == ""
     assert bare.entries == before
-    assert sorted(path.name for path in bare.folder.iterdir()) == ["runs"]
+    assert sorted(path.name for path in bare.folder.iterdir()) == ["dp-tuner"]
 
 
 def test_only_a_valid_set_makes_a_ledger(bare: Tune) -> None:

@@ -186,13 +186,14 @@ def test_what_is_no_card_is_not_answered_by_a_no(look: Tune, tmp_path: Path) -> 
 def copied(look: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tune:
     """The export and its ledger, to be tampered with."""
     shutil.copytree("exports", tmp_path / "exports")
-    (tmp_path / "runs").mkdir()
+    (tmp_path / "dp-tuner").mkdir()
     with (
         sqlite3.connect("dp-tuner/ledger.db") as source,
         sqlite3.connect(tmp_path / "dp-tuner" / "ledger.db") as target,
     ):
         source.backup(target)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     return Tune(tmp_path)
 
 

@@ -84,7 +84,10 @@ def test_records_have_one_budget_whatever_they_are_called(own: Tune) -> None:
     said = own("run", write_own(own, "mine"), "--local", code=3)
     assert "[records-not-admitted]" in said.err
     assert (own.sweeps, own.entries) == (sweeps, entries)
+    # Other records get the same answer, so it tells nothing. Once the owner has entered the name, they run.
     write_records(own.folder / "mine.npz", key=1)
+    assert own("run", "mine.yaml", "--local", code=3).err == said.err
+    own("budget", "set", "mine", "--epsilon", "9", "--delta", "1e-4")
     own("run", "mine.yaml", "--local", "--quiet")
     assert own.entries.count("open_search") == 2
 
