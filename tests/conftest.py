@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +24,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.pop("DP_TUNER_LEDGER", None)  # no test may charge a developer's own ledger
+os.environ.pop("DP_TUNER_LEDGER_KEY", None)
+# No test may write into a developer's home: keys and default ledgers of this process and its children go here.
+_HOME = tempfile.mkdtemp(prefix="dp-tuner-tests-")
+atexit.register(shutil.rmtree, _HOME, ignore_errors=True)
+os.environ["XDG_CONFIG_HOME"] = os.environ["XDG_DATA_HOME"] = _HOME
 
 # In the background a shell lets the suite ignore Ctrl-C, and so would every sweep that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)

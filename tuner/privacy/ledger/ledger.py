@@ -9,14 +9,23 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Self
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
 from tuner.privacy.accountant.filters import Filter
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
-from tuner.privacy.ledger.admission import check_pools, order_filter, require_name, require_search, units_at
+from tuner.privacy.ledger.admission import (
+    admit_own,
+    check_pools,
+    order_filter,
+    require_name,
+    require_search,
+    units_at,
+)
 from tuner.privacy.ledger.chain import Chain
 from tuner.privacy.ledger.entries import Entry, canonical
+from tuner.privacy.ledger.key import LedgerKey
 from tuner.privacy.ledger.state import TRAINING, VALIDATION, DatasetCap, DatasetState, PoolState, SearchState
 from tuner.privacy.ledger.stores import Store, open_store, store_exists
 
@@ -73,6 +82,15 @@ class Ledger:
         """Random id that the ledger got when it was created."""
         return self._chain.store.ledger_id
 
+    @cached_property
+    def key(self) -> LedgerKey:
+        """The operator's key, which is read on first use. Only programs that compute fingerprints need it.
+
+        Raises:
+            LedgerError: the key's file is missing, or has the key of another ledger.
+        """
+        return self._chain.store.key()
+
     def user(self) -> str:
         """Return the current user: the operating-system account, or the database role.
 
@@ -124,6 +142,26 @@ class Ledger:
                 )
             write(dataset, "grant", {"user": user, "epsilon": 0.0, "delta": 0.0})
 
+    def enter_public(self, dataset: str, fingerprint: str) -> None:
+        """Enter records that everyone may see, by their keyed checksum. Only an owner of the data should do this.
+
+        Raise `BudgetRefusedError` if the ledger holds the records, or the name, as private.
+        """
+        require_name(dataset, "dataset")
+        require_name(fingerprint, "fingerprint")
+        with self._chain.write() as write:
+            write(dataset, "public", {"fingerprint": fingerprint, "user": self.user()})
+
+    def void_total(self, dataset: str, *, use: str, why: str, sweep: str) -> None:
+        """Record, before a sweep uses the records without protection, that the data set's total is void from now on.
+
+        `use` is `public` or `not private`. Only an owner of the data should do this.
+        """
+        require_name(dataset, "dataset")
+        require_name(why, "reason")
+        with self._chain.write() as write:
+            write(dataset, "void", {"use": use, "why": why, "sweep": sweep, "user": self.user()})
+
     def open_search(
         self,
         dataset: str,
@@ -153,8 +191,9 @@ class Ledger:
                 δ, which are the default.
             unit: unit of protection, `record` or `user`.
             user: user whose share the search uses; `user()` by default.
-            fingerprint: checksum of the data. Data that the ledger knows under another name are refused.
-            details: notes on the search, as plain JSON.
+            fingerprint: keyed checksum of the data. Data that the ledger knows as public or under another name are
+                refused.
+            details: notes on the search, as plain JSON. The key `own` says that the records are the user's own.
 
         Raises:
             BudgetRefusedError: the claim exceeds the data set's cap or the user's share, a filter exceeds its claim,
@@ -190,11 +229,13 @@ class Ledger:
             "delta": float(delta),
             "fingerprint": fingerprint,
             "details": dict(details or {}),
-            # Cards show a hash that covers this entry. Without a nonce, one could test guesses of the checksum.
+            # Cards show a hash that covers this entry. The nonce hides whatever in it could be guessed.
             "nonce": secrets.token_hex(16),
         }  # fmt: skip
         canonical(body)
         with self._chain.write() as write:
+            if "own" in (details or {}):
+                admit_own(write.states, dataset)
             _require_same_users(write.states.get(dataset), fingerprint, (details or {}).get("users"), search)
             write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), filter, validation)})
 

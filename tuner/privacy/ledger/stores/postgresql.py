@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, text
@@ -58,7 +60,7 @@ CREATE TRIGGER meta_is_final BEFORE UPDATE OR DELETE OR TRUNCATE ON {_NAMESPACE}
 _VOUCH = f"""
 CREATE FUNCTION {_NAMESPACE}.vouch() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$ BEGIN
-    IF NEW.kind IN ('cap', 'grant', 'revoke') AND
+    IF NEW.kind IN ('cap', 'grant', 'public', 'void') AND
         (SELECT pg_has_role(session_user, relowner, 'MEMBER') FROM pg_class WHERE oid = TG_RELID) IS NOT TRUE
     THEN RAISE EXCEPTION USING ERRCODE = '{_NOT_THEIRS}',
         MESSAGE = 'only an owner of the ledger can set caps and shares, and ' || session_user || ' is none';
@@ -127,9 +129,14 @@ class Postgres(Backend):
             there = text("SELECT count(*) FROM pg_namespace WHERE nspname = :name")
             if not connection.execute(there, {"name": _NAMESPACE}).scalar_one():
                 connection.exec_driver_sql(f"CREATE SCHEMA {_NAMESPACE}")
-            create_tables(connection)
+            create_tables(connection, self.key_path)
             connection.exec_driver_sql(_GUARDS)
             connection.exec_driver_sql(_VOUCH)
+
+    def key_path(self, ledger_id: str) -> Path:
+        """Return the default file of the ledger's key, in the configuration of this account."""
+        home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+        return Path(home).expanduser().absolute() / "dp-tuner" / "keys" / f"{ledger_id}.key"
 
     def user(self) -> str:
         """Return the database role that the server authenticated (`session_user`)."""
@@ -175,7 +182,7 @@ class Postgres(Backend):
 
     def check_author(self, connection: Connection, entry: Entry) -> None:
         """Raise `LedgerError` for an entry that the server's trigger would refuse for this role."""
-        if entry.kind in {"cap", "grant"} and not connection.execute(_OWNS).scalar_one():
+        if entry.kind in {"cap", "grant", "public", "void"} and not connection.execute(_OWNS).scalar_one():
             raise LedgerError(
                 "ledger-not-owner",
                 f"{self.user()} may not set caps and shares in {self.url}, because that role does not own the tables. "

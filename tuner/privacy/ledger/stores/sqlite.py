@@ -7,7 +7,7 @@ import pwd
 import sqlite3
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ class Sqlite(Backend):
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
                 draft = Path(folder) / "draft.db"
-                _write_draft(draft)
+                _write_draft(draft, self.key_path)
                 try:
                     os.link(draft, path)
                 except FileExistsError:  # another process created the ledger first; keep that one
@@ -100,6 +100,10 @@ class Sqlite(Backend):
                 raise LedgerCorruptError(
                     "ledger-foreign", f"{self._path} is a database of another program. Choose another file."
                 )
+
+    def key_path(self, ledger_id: str) -> Path:
+        """Return the default file of the ledger's key, which is next to the ledger."""
+        return self._path.with_name(f"{self._path.name}.key")
 
     def user(self) -> str:
         """Return the account of the operating system under which this process runs."""
@@ -189,12 +193,12 @@ def _path_of(url: str) -> Path:
     return Path(parsed.database).expanduser().resolve()
 
 
-def _write_draft(path: Path) -> None:
+def _write_draft(path: Path, key_path: Callable[[str], Path]) -> None:
     engine = create_engine(f"sqlite:///{path}", poolclass=NullPool, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA journal_mode=WAL")
         connection.exec_driver_sql("PRAGMA synchronous=FULL")
-        create_tables(connection)
+        create_tables(connection, key_path)
         for statement in _GUARDS:
             connection.exec_driver_sql(statement)
 

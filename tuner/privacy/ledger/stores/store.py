@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from uuid import uuid4
 
 import sqlalchemy as sa
 
 from tuner.errors import LedgerCorruptError, LedgerError
 from tuner.privacy.ledger.entries import GENESIS, Entry
+from tuner.privacy.ledger.key import LedgerKey, created_key, read_key
 
 __all__ = ["BUSY_SECONDS", "TABLES", "Backend", "Store", "create_tables", "masked"]
 
@@ -49,10 +51,11 @@ _META = sa.Table(
     sa.Column("one", sa.Integer, sa.CheckConstraint("one = 1"), primary_key=True, autoincrement=False),
     sa.Column("schema", sa.Integer, nullable=False),
     sa.Column("ledger", sa.Text, nullable=False),
+    sa.Column("key_check", sa.Text, nullable=False),
 )
 
 # The statements are built only once. SQLAlchemy takes longer to build a statement than SQLite to execute it.
-_READ_META = sa.select(_META.c.schema, _META.c.ledger)
+_READ_META = sa.select(_META.c.schema, _META.c.ledger, _META.c.key_check)
 _READ_AFTER = sa.select(_ENTRIES).where(_ENTRIES.c.id > sa.bindparam("last")).order_by(_ENTRIES.c.id)
 _READ_HEADS = sa.select(_HEADS)
 _APPEND = sa.insert(_ENTRIES).returning(_ENTRIES.c.id)
@@ -64,10 +67,13 @@ _MOVE_HEAD = (
 _FIRST_HEAD = sa.insert(_HEADS)
 
 
-def create_tables(connection: sa.Connection) -> None:
-    """Create the tables and the random id of a new ledger."""
+def create_tables(connection: sa.Connection, key_path: Callable[[str], Path]) -> None:
+    """Create the tables, the random id and the key of a new ledger. `key_path` returns the key's file for an id."""
+    ledger_id = str(uuid4())
+    key = created_key(key_path(ledger_id))
     TABLES.create_all(connection, checkfirst=False)
-    connection.execute(sa.insert(_META), {"one": 1, "schema": _FORMAT, "ledger": str(uuid4())})
+    meta = {"one": 1, "schema": _FORMAT, "ledger": ledger_id, "key_check": key.check(ledger_id)}
+    connection.execute(sa.insert(_META), meta)
 
 
 class Backend(ABC):
@@ -89,6 +95,10 @@ class Backend(ABC):
 
     def open(self) -> None:  # noqa: B027 - a server needs no preparation
         """Prepare for transactions; raise `LedgerCorruptError` if the database is not a ledger."""
+
+    @abstractmethod
+    def key_path(self, ledger_id: str) -> Path:
+        """Return the default file of the ledger's key. It is never in the database."""
 
     @abstractmethod
     def user(self) -> str:
@@ -134,7 +144,12 @@ class Store:
             backend.create()
         backend.open()
         with backend.transaction(writing=False) as connection:
-            self.ledger_id = self._read_id(connection)
+            self.ledger_id, self._key_check = self._read_meta(connection)
+
+    def key(self) -> LedgerKey:
+        """Read the ledger's key; raise `LedgerError` if its file is missing or has the key of another ledger."""
+        default = self.backend.key_path(self.ledger_id)
+        return read_key(default, ledger_id=self.ledger_id, check=self._key_check, url=self.url)
 
     def user(self) -> str:
         """Return the user that the database or the operating system has authenticated."""
@@ -185,24 +200,25 @@ class Store:
         """Return the recorded (number, hash) of each data set's last entry. A mismatch reveals lost entries."""
         return {name: (seq, head) for name, seq, head in connection.execute(_READ_HEADS)}
 
-    def _read_id(self, connection: sa.Connection) -> str:
+    def _read_meta(self, connection: sa.Connection) -> tuple[str, str]:
+        """Return the ledger's id, and the value by which its key is recognised."""
         row = connection.execute(_READ_META).one_or_none()
         if row is None:
             raise LedgerCorruptError(
                 "ledger-damaged", f"The ledger {self.url} has lost its id. Restore the ledger from a backup."
             )
-        found, ledger_id = row
+        found, ledger_id, key_check = row
         if found != _FORMAT:
             raise LedgerError(
                 "ledger-format",
                 f"The ledger {self.url} has format {found}, but this version of dp-tuner reads format {_FORMAT}. Use "
                 "the version that wrote the ledger. Nothing was changed.",
             )
-        return str(ledger_id)
+        return str(ledger_id), str(key_check)
 
     def _check_id(self, connection: sa.Connection) -> None:
         """Raise `LedgerError` if another ledger has replaced the one that was opened."""
-        found = self._read_id(connection)
+        found, _ = self._read_meta(connection)
         if found != self.ledger_id:
             raise LedgerError(
                 "ledger-replaced",
