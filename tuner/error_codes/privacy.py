@@ -12,6 +12,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "Restore the ledger from a complete backup. A new ledger would forget what was spent, so none is created.",
         "ledger-disk-full": "The disk of the ledger is full. Nothing more is charged. Free space, then resume.",
         "ledger-encoding": "The database of a ledger must use UTF8. Create a database with that encoding.",
+        "ledger-entry-refused": "The database refused an entry that does not continue the ledger's chain, or whose "
+        "body is not JSON. Nothing was written. Write to a ledger with dp-tuner only.",
         "ledger-foreign": "The file is a database of another program. dp-tuner did not change it. Choose another file.",
         "ledger-format": "Another version of dp-tuner wrote this ledger. The ledger was not changed. Use that version.",
         "ledger-not-durable": "The server may lose charges in a crash. Set `fsync = on` and use logged tables.",
@@ -22,8 +24,9 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger-not-readable": "This account cannot read the ledger. Ask for read access. If the last entries are "
         "still in the `-wal` file next to the ledger, an account with write access must first open the ledger once.",
         "ledger-not-writable": "No ledger can be created in this folder. Name a writable folder.",
-        "ledger-other-user": "A database role can open searches only under its own name. Connect with the role of the "
-        "user who owns the search.",
+        "ledger-other-user": "Only the user of a search (an account or a database role) can write about it to the "
+        "ledger. "
+        "Continue as that user, or start a search of your own.",
         "ledger-read-only": "This user may only read the ledger. Ask for write access, or use the URL of the primary "
         "server.",
         "ledger-replaced": "Another ledger is now at the address of the ledger in use. Restore the original "

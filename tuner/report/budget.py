@@ -33,6 +33,7 @@ def budget_values(url: str, dataset: str | None) -> dict[str, Any]:
 
     Raises:
         InputError: no ledger exists, or it has no such data set.
+        LedgerCorruptError: the data set is damaged. If `dataset` is None, damaged data sets are listed instead.
     """
     if dataset is None:
         ledger = _opened(url)
@@ -40,10 +41,14 @@ def budget_values(url: str, dataset: str | None) -> dict[str, Any]:
     else:
         ledger, owner = _ledger_and_owner(url, dataset)
         names = (owner,)
+    damaged = {name: str(error) for name, error in ledger.damage().items()}
     return {
         "ledger": ledger.url,
         "ledger_id": ledger.id,
-        "datasets": [_with_odometer(ledger.dataset_state(name)) for name in names],
+        "datasets": [
+            _with_odometer(ledger.dataset_state(name)) for name in names if dataset is not None or name not in damaged
+        ],
+        "damaged": damaged,
     }
 
 
@@ -140,7 +145,7 @@ def write_budget_report(url: str, dataset: str, out: Path) -> dict[str, Any]:
 
     Raises:
         InputError: no such ledger or data set exists, or the page's folder does not exist.
-        LedgerCorruptError: a chain is broken. No page is written.
+        LedgerCorruptError: the data set is damaged. No page is written. Damage of others is said on the page.
         OSError: the page cannot be written.
     """
     if out.is_dir() or not out.parent.is_dir():
@@ -150,7 +155,7 @@ def write_budget_report(url: str, dataset: str, out: Path) -> dict[str, Any]:
             "budget.html.",
         )
     ledger, owner = _ledger_and_owner(url, dataset)
-    ledger.verify_chain()
+    damaged = ledger.verify_chain(owner)
     history = ledger.entries(owner)
     values = {
         **_with_odometer(history[-1][1]),
@@ -158,6 +163,7 @@ def write_budget_report(url: str, dataset: str, out: Path) -> dict[str, Any]:
         "ledger_id": ledger.id,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
         "history": [asdict(line) for line in lines(history)],
+        "damaged": {name: str(error) for name, error in damaged.items()},
     }
     write_text(out, budget_page(values, points(history)))
     return {**values, "out": str(out)}

@@ -171,7 +171,7 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
     if ledger is None:
         refuse_if_charged(sweep, prepared.experiment.ledger)
         return None
-    if sweep.id not in _searches(ledger):
+    if not ledger.has_search(sweep.id):
         if not starting:
             raise LedgerError(
                 "search-not-in-ledger",
@@ -187,10 +187,6 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
     return ledger
 
 
-def _searches(ledger: Ledger) -> set[str]:
-    return {search.search for name in ledger.datasets() for search in ledger.dataset_state(name).searches}
-
-
 def _never_entered(sweep: SweepFolder) -> bool:
     """Return whether the sweep died before it entered the ledger.
 
@@ -204,7 +200,7 @@ def refuse_if_charged(sweep: SweepFolder, url: str) -> None:
     """Raise a TunerError if the ledger was charged for a sweep whose files say that it is not private."""
     from tuner.privacy.ledger.ledger import Ledger
 
-    if Ledger.exists(url) and sweep.id in _searches(Ledger.open(url, create=False)):
+    if Ledger.exists(url) and Ledger.open(url, create=False).has_search(sweep.id):
         raise TunerError(
             "ledger-mismatch",
             f"The files of {sweep.id} say `privacy.private: false`, but the ledger was charged for it. Restore "

@@ -21,6 +21,7 @@ __all__ = [
     "require_name",
     "require_search",
     "require_unsampled",
+    "require_writer",
     "unfit",
     "units_at",
 ]
@@ -159,13 +160,16 @@ def require_unsampled(mechanism: SampledGaussian) -> None:
 def admit_name(states: Mapping[str, DatasetState], dataset: str, search: str, fingerprint: str | None) -> None:
     """Refuse a search if its name is taken, or if the ledger knows its records under another data set's name."""
     for state in states.values():
-        if search in state.by_name:
+        if search in state.by_name or search in state.doubtful:
             raise LedgerError(
                 "search-name-taken",
                 f"A search named {search!r} exists on data set {state.dataset!r}. Choose another name, or resume it.",
             )
+    own = states.get(dataset)
+    if own is not None and fingerprint in own.fingerprints:
+        return  # whatever the entries of a damaged data set say
     for state in states.values():
-        if fingerprint in state.fingerprints and state.dataset != dataset:
+        if fingerprint in state.fingerprints:
             raise BudgetRefusedError(
                 "dataset-known-otherwise",
                 f"The ledger knows these records already, as data set {state.dataset!r}. Name the data set "
@@ -177,10 +181,22 @@ def require_search(states: Mapping[str, DatasetState], search: str) -> SearchSta
     """Return the search named `search` on any data set; raise `LedgerError` if no search has this name."""
     for state in states.values():
         if search in state.by_name:
-            return state.by_name[search]
+            return state.intact().by_name[search]
+    for state in states.values():
+        state.intact()  # the search may be one of a damaged data set
     raise LedgerError(
         "search-not-found", f"The ledger has no search named {search!r}. Check the name and the URL of the ledger."
     )
+
+
+def require_writer(writer: str, user: object, search: object) -> None:
+    """Raise `LedgerError` unless an entry about a search is written by the search's user."""
+    if writer != user:
+        raise LedgerError(
+            "ledger-other-user",
+            f"Search {search!r} belongs to the user {user!r}, so {writer!r} cannot write to it. Nothing is charged. "
+            f"Continue as {user!r}, or start a search of your own.",
+        )
 
 
 def require_name(value: object, what: str) -> None:

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, Self
 
-from tuner.errors import BudgetRefusedError, InputError, LedgerError
+from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, LedgerError
 from tuner.privacy.accountant.filters import Filter
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
 from tuner.privacy.ledger.admission import check_pools, order_filter, require_name, require_search, units_at
@@ -53,7 +53,8 @@ class Ledger:
 
         Raises:
             InputError: the URL names no SQLite file or PostgreSQL database, or the database's driver is not installed.
-            LedgerCorruptError: a hash chain is broken, or the file or database is unreadable or not a ledger.
+            LedgerCorruptError: the file or database is unreadable or not a ledger. If only a data set of it is damaged,
+                the ledger opens, and using that data set raises this error.
             LedgerError: the ledger does not exist (with `create=False`), cannot be opened or has another format.
         """
         return cls(open_store(url, create=create))
@@ -135,11 +136,10 @@ class Ledger:
         validation: Filter | None = None,
         validation_claim: tuple[float, float] | None = None,
         unit: str = "record",
-        user: str | None = None,
         fingerprint: str | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Open a search. Its whole (ε, δ) then counts against the cap of the data set.
+        """Open a search of the current user. Its whole (ε, δ) then counts against the cap of the data set.
 
         Args:
             dataset: name of the data set.
@@ -152,7 +152,6 @@ class Ledger:
             validation_claim: (ε, δ) of the claim for validation records. Its ε and δ may not exceed the search's ε and
                 δ, which are the default.
             unit: unit of protection, `record` or `user`.
-            user: user whose share the search uses; `user()` by default.
             fingerprint: checksum of the data. Data that the ledger knows under another name are refused.
             details: notes on the search, as plain JSON.
 
@@ -165,8 +164,6 @@ class Ledger:
         require_name(search, "search")
         require_epsilon(epsilon)
         require_delta(delta)
-        user = self.user() if user is None else user
-        require_name(user, "user")
         if fingerprint is not None:
             require_name(fingerprint, "fingerprint")
         check_pools(filter, validation)
@@ -183,7 +180,7 @@ class Ledger:
                 "filter": validation.body(), "epsilon": float(claim[0]), "delta": float(claim[1])
             },
             "unit": unit,
-            "user": user,
+            "user": self.user(),
             "adjacency": "add_or_remove_one",
             "accounting": "selection" if filter.charged_whole else "composition",
             "epsilon": float(epsilon),
@@ -323,12 +320,24 @@ class Ledger:
         return require_search(self._chain.read(), search)
 
     def dataset_state(self, dataset: str) -> DatasetState:
-        """Return the current state of a data set. If the data set has no entry, the state is empty."""
-        return self._chain.read().get(dataset, DatasetState(dataset=dataset))
+        """Return the current state of a data set. If the data set has no entry, the state is empty.
+
+        Raise `LedgerCorruptError` if the data set is damaged.
+        """
+        return self._chain.read().get(dataset, DatasetState(dataset=dataset)).intact()
 
     def datasets(self) -> tuple[str, ...]:
-        """Return the sorted names of all data sets with an entry."""
+        """Return the sorted names of all data sets with an entry, damaged ones included."""
         return tuple(sorted(self._chain.read()))
+
+    def damage(self) -> dict[str, LedgerCorruptError]:
+        """Return the error of each damaged data set, by its name."""
+        states = self._chain.read()
+        return {name: state.damage for name, state in sorted(states.items()) if state.damage is not None}
+
+    def has_search(self, search: str) -> bool:
+        """Return whether a search has this name, even on a damaged data set."""
+        return any(search in state.by_name or search in state.doubtful for state in self._chain.read().values())
 
     def state_at(self, dataset: str, seq: int) -> DatasetState:
         """Return the state of a data set right after its entry with the number `seq`."""
@@ -339,13 +348,17 @@ class Ledger:
         """Read and verify all entries of a data set again, and return each with the data set's state after it."""
         return self._chain.entries(dataset)
 
-    def verify_chain(self) -> None:
+    def verify_chain(self, dataset: str | None = None) -> dict[str, LedgerCorruptError]:
         """Read the whole ledger again, and raise `LedgerCorruptError` if it is damaged or contradicts itself.
 
         The check covers the database file, the hash chain, the recorded last entry of each data set, the ledger's
-        rules, the prices and the claims.
+        rules, the prices and the claims. If `dataset` is given, damage of other data sets is returned, not raised.
         """
-        self._chain.verify()
+        damage = self._chain.verify()
+        for name, error in damage.items():
+            if dataset in {None, name}:
+                raise error
+        return damage
 
 
 def _require_fit(filter: Filter, epsilon: float, delta: float, whose: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
 from math import isfinite
 from types import MappingProxyType
 from typing import Any
@@ -11,11 +12,20 @@ from typing import Any
 from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, LedgerError, TunerError
 from tuner.privacy.accountant.filters import from_body
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
-from tuner.privacy.ledger.admission import admit, admit_name, admit_search, check_pools, require_unsampled, unfit
+from tuner.privacy.ledger.admission import (
+    admit,
+    admit_name,
+    admit_search,
+    check_pools,
+    require_unsampled,
+    require_writer,
+    unfit,
+)
 from tuner.privacy.ledger.entries import Entry, entry_hash
 from tuner.privacy.ledger.state import (
     TRAINING,
     VALIDATION,
+    Committed,
     DatasetCap,
     DatasetState,
     PoolState,
@@ -43,7 +53,13 @@ def checked_state_after(states: Mapping[str, DatasetState], entry: Entry) -> Dat
             "ledger-chain-broken", where, f"its previous hash is {entry.previous} and should be {state.head}"
         )
     found = entry_hash(
-        dataset=entry.dataset, seq=entry.seq, time=entry.time, kind=entry.kind, body=entry.body, previous=entry.previous
+        dataset=entry.dataset,
+        seq=entry.seq,
+        time=entry.time,
+        kind=entry.kind,
+        writer=entry.writer,
+        body=entry.body,
+        previous=entry.previous,
     )
     if found != entry.hash:
         raise contradiction("ledger-chain-broken", where, f"its hash is {entry.hash} and should be {found}")
@@ -65,6 +81,9 @@ def state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetStat
     Entries contain their prices, and only integers and decimals are summed. So every machine computes the same state
     from the same ledger.
 
+    An entry about a search is written by the search's user. Whether the writer of a cap or a share owns the data, only
+    the database can know: a trigger of PostgreSQL checks it, and a file cannot.
+
     Raises:
         BudgetRefusedError: the entry would exceed a cap.
         LedgerError: another rule forbids the entry.
@@ -78,12 +97,14 @@ def state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetStat
         case "grant":
             changed = _grant(state, data)
         case "open_search":
+            require_writer(entry.writer, data["user"], data["search"])
             admit_name(states, entry.dataset, data["search"], data["fingerprint"])
             changed = _open(state, data, entry)
         case _:
             search = state.by_name.get(data["search"])
             if search is None:
                 raise ValueError(f"search {data['search']!r} was never opened")
+            require_writer(entry.writer, search.user, search.search)
             changed = state.with_search(_of_search(state, search, entry, data))
     return replace(changed, seq=entry.seq, head=entry.hash)
 
@@ -116,20 +137,37 @@ def _grant(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
             f"Data set {state.dataset!r} has no cap, so there is nothing to share. Set a cap: tune budget set "
             f"{state.dataset} --epsilon E --delta D.",
         )
-    others = [other for name, other in state.grants.items() if name != user]
-    total_epsilon = exact_sum(*(other.epsilon for other in others), share.epsilon)
-    total_delta = exact_sum(*(other.delta for other in others), share.delta)
+    held = _held_by_others(state, user)
+    total = exact_sum(held[0], share.epsilon), exact_sum(held[1], share.delta)
     before = state.grants.get(user, Share(0.0, 0.0))
     lower = share.epsilon <= before.epsilon and share.delta <= before.delta
-    if not lower and (total_epsilon > exact_sum(state.cap.epsilon) or total_delta > exact_sum(state.cap.delta)):
-        lacking = unfit((total_epsilon, total_delta), (state.cap.epsilon, state.cap.delta))
+    if not lower and (total[0] > exact_sum(state.cap.epsilon) or total[1] > exact_sum(state.cap.delta)):
+        left = [
+            max(exact_sum(cap, -other), Decimal(0))
+            for cap, other in zip((state.cap.epsilon, state.cap.delta), held, strict=True)
+        ]
         raise BudgetRefusedError(
             "shares-exceed-cap",
-            f"With this share for {user!r}, the shares of data set {state.dataset!r} sum to ε = "
-            f"{float(total_epsilon)!r}, δ = {float(total_delta)!r}. Its cap is ε = {state.cap.epsilon!r}, "
-            f"δ = {state.cap.delta!r}. {lacking}. Grant less, or lower another share first.",
+            f"The cap of data set {state.dataset!r} is ε = {state.cap.epsilon!r}, δ = {state.cap.delta!r}. Other users "
+            f"hold ε = {float(held[0])!r}, δ = {float(held[1])!r}: each their share, or what their searches have "
+            f"committed if that is more or they have no share. So at most ε = {float(left[0])!r}, "
+            f"δ = {float(left[1])!r} is left for {user!r} (asked for ε = {share.epsilon!r}, δ = {share.delta!r}). "
+            f"{unfit(total, (state.cap.epsilon, state.cap.delta))}. Grant less, lower another share, or raise the cap.",
         )
     return replace(state, grants=state.grants.with_item(user, share))
+
+
+def _held_by_others(state: DatasetState, user: str) -> tuple[Decimal, Decimal]:
+    """Return the (ε, δ) of the cap that others than `user` hold: the larger of their share and what they committed.
+
+    What a user has committed without a share, or before the share was lowered, is gone from the cap all the same.
+    """
+    epsilon, delta = Decimal(0), Decimal(0)
+    for other in {*state.grants, *state.committed_of} - {user}:
+        share, used = state.grants.get(other, Share(0.0, 0.0)), state.committed_of.get(other, Committed())
+        epsilon = exact_sum(epsilon, max(exact_sum(share.epsilon), used.epsilon))
+        delta = exact_sum(delta, max(exact_sum(share.delta), used.delta))
+    return epsilon, delta
 
 
 def _open(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> DatasetState:

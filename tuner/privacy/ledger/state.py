@@ -8,7 +8,7 @@ from decimal import Context, Decimal, Inexact
 from functools import cached_property
 from typing import Any
 
-from tuner.errors import LedgerError
+from tuner.errors import LedgerCorruptError, LedgerError
 from tuner.privacy.accountant.filters import Filter
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.ledger.entries import GENESIS
@@ -300,6 +300,9 @@ class DatasetState:
         fingerprints: checksums of the searches' data.
         seq: number of entries.
         head: hash of the last entry.
+        damage: why the entries contradict each other; None for an intact data set. The other fields are then those
+            before the first bad entry, and the fingerprints are those of all entries.
+        doubtful: names of searches in the entries from the first bad entry on.
     """
 
     dataset: str
@@ -311,6 +314,18 @@ class DatasetState:
     fingerprints: frozenset[str] = frozenset()
     seq: int = 0
     head: str = GENESIS
+    damage: LedgerCorruptError | None = None
+    doubtful: frozenset[str] = frozenset()
+
+    def intact(self) -> DatasetState:
+        """Return this state; raise `LedgerCorruptError` if the data set is damaged."""
+        if self.damage is not None:
+            raise LedgerCorruptError(
+                self.damage.code,
+                f"Data set {self.dataset!r} is damaged in the ledger, so nothing can be charged or claimed for it. "
+                f"The ledger's other data sets can be used. {self.damage.message}",
+            )
+        return self
 
     @cached_property
     def searches(self) -> tuple[SearchState, ...]:

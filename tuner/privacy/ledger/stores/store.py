@@ -30,6 +30,7 @@ _ENTRIES = sa.Table(
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("time", sa.Text, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("writer", sa.Text, nullable=False),
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("previous", sa.Text, nullable=False),
     sa.Column("hash", sa.Text, nullable=False),
