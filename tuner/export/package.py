@@ -12,10 +12,11 @@ import tuner
 from tuner.errors import InputError, TunerError
 from tuner.experiment import load_experiment
 from tuner.export.configuration import standalone_yaml
-from tuner.export.exported_trial import ExportedTrial, NoFurtherCharge, require_charged, trial_to_export
+from tuner.export.exported_trial import ExportedTrial, NoFurtherCharge, trial_to_export
 from tuner.files import write_json, write_text
 from tuner.plan.plan import Plan, mechanism_of, plan_from
 from tuner.sweep import folder as sweeps
+from tuner.sweep.ledger_head import require_charged, require_not_behind
 from tuner.sweep.registration import hold_to_ledger, refuse_if_charged
 from tuner.sweep.sealed import require_trained
 from tuner.sweep.trial_spec import training_spec
@@ -92,6 +93,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         )
     request = experiment.dataset_request(data_dir)
     check_present(request)
+    require_not_behind(sweep, ledger, charged)
     hold_to_ledger(charged, experiment, plan, request=request)
     best = trial_to_export(sweep, experiment, plan, charged, by)
     about = info(request)

@@ -11,6 +11,7 @@ from trainables.data import records_fingerprint, users_fingerprint
 from tuner.errors import BudgetRefusedError, LedgerError, TunerError
 from tuner.experiment import load_experiment
 from tuner.sweep.folder import read_json
+from tuner.sweep.ledger_head import remember_head, require_not_behind
 from tuner.sweep.settings import plan_hash, settings_hash
 from tuner.sweep.status import SweepState
 
@@ -74,6 +75,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
             **chosen,
         },
     )
+    remember_head(sweep, ledger)
 
 
 def ledger_state(prepared: ReadySearch) -> DatasetState | None:
@@ -158,6 +160,7 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
     Raises:
         BudgetRefusedError: the search was closed without a step, and its cap no longer fits the data set's cap.
         LedgerError: the ledger does not contain the sweep.
+            It is older than what the sweep has seen.
         TunerError: the sweep's files or the data are not those that the ledger was charged for.
     """
     if prepared.plan.private != prepared.experiment.privacy.private:
@@ -180,6 +183,7 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
             )
         enter(ledger, sweep, prepared)  # the sweep died after its folder was created and before it entered the ledger
     state = ledger.search_state(sweep.id)
+    require_not_behind(sweep, ledger, state)
     # Compare the stored file, because the noise of the requested experiment was copied from the plan.
     hold_to_ledger(state, load_experiment(sweep.experiment), prepared.plan, request=prepared.request)
     if reopen:
@@ -219,3 +223,4 @@ def leave(ledger: Ledger | None, sweep: SweepFolder, *, over: bool) -> None:
     charged = state.begun or any(pool.leased_steps for pool in state.pools.values())
     if over or not charged:
         ledger.close_search(sweep.id)
+        remember_head(sweep, ledger)

@@ -67,6 +67,11 @@ class Chain:
             history.append((entry, states[dataset]))
         return history
 
+    def hash_of(self, dataset: str, seq: int) -> str | None:
+        """Return the hash of an entry, by its data set and number; None if there is none."""
+        with self._lock, self.store.reading() as connection:
+            return self.store.hash_of(connection, dataset, seq)
+
     def verify(self) -> dict[str, LedgerCorruptError]:
         """Read the whole store again, and return what is wrong with each damaged data set.
 

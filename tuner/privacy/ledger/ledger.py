@@ -335,6 +335,10 @@ class Ledger:
         states = self._chain.read()
         return {name: state.damage for name, state in sorted(states.items()) if state.damage is not None}
 
+    def has_entry(self, dataset: str, seq: int, digest: str) -> bool:
+        """Return whether the entry of a data set with the number `seq` has this hash."""
+        return self._chain.hash_of(dataset, seq) == digest
+
     def has_search(self, search: str) -> bool:
         """Return whether a search has this name, even on a damaged data set."""
         return any(search in state.by_name or search in state.doubtful for state in self._chain.read().values())
