@@ -12,6 +12,9 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "Restore the ledger from a complete backup. A new ledger would forget what was spent, so none is created.",
         "ledger-disk-full": "The disk of the ledger is full. Nothing more is charged. Free space, then resume.",
         "ledger-encoding": "The database of a ledger must use UTF8. Create a database with that encoding.",
+        "block-not-charged": "A search was about to charge steps without its claim on one of its blocks. Nothing was "
+        "charged. Report this as a bug.",
+        "block-mirror": "The entry of a search on one of its other blocks charges nothing by itself. Use the search.",
         "ledger-entry-refused": "The database refused an entry that does not continue the ledger's chain, or whose "
         "body is not JSON. Nothing was written. Write to a ledger with dp-tuner only.",
         "ledger-foreign": "The file is a database of another program. dp-tuner did not change it. Choose another file.",
@@ -152,6 +155,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "`privacy.epsilon` or `delta`, or ask the owner for a larger cap.",
         "dataset-known-otherwise": "The ledger knows these records as a data set of another name. A second name would "
         "give them a second budget. Use the known name.",
+        "blocks-differ": "A table is searched either whole or by blocks, so that each record has one total. "
+        "Search it as before.",
         "no-share": "The data set's cap is divided among users, and this user has no share. Ask the owner for a share.",
         "share-exceeded": "The searches of this user would exceed the user's share of the data set's cap.",
         "shares-exceed-cap": "The shares of all users together would exceed the cap of the data set.",

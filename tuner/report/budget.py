@@ -15,6 +15,7 @@ from tuner.files import write_text
 from tuner.privacy.accountant.mechanism import require_delta, require_epsilon
 from tuner.privacy.accountant.rdp import ORDERS
 from tuner.privacy.ledger.admission import order_filter, require_name
+from tuner.privacy.ledger.blocks import table_of
 from tuner.privacy.ledger.history import lines, points, room, rule, search_lines, share_lines, within_cap
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.odometer import LABEL, LABEL_WITHOUT_CAP, read_dataset
@@ -75,7 +76,8 @@ def set_cap(
     names = Ledger.open(url, create=False).datasets() if Ledger.exists(url) else ()
     known = {*DATASETS, *names}
     unknown = dataset not in known
-    if unknown and not new and (near := _nearest(dataset, known)):
+    another_block = dataset != table_of(dataset) and table_of(dataset) in set(map(table_of, names))
+    if unknown and not new and not another_block and (near := _nearest(dataset, known)):
         raise InputError(
             "dataset-unknown",
             f"No data set is named {dataset!r}. Did you mean {near}? To set a cap for a new data set of that name, add "

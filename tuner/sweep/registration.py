@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from trainables.data import records_fingerprint, users_fingerprint
 from tuner.errors import BudgetRefusedError, LedgerError, TunerError
 from tuner.experiment import load_experiment
+from tuner.privacy.ledger.blocks import table_of
 from tuner.sweep.folder import read_json
 from tuner.sweep.ledger_head import remember_head, require_not_behind
 from tuner.sweep.settings import plan_hash, settings_hash
@@ -63,6 +64,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
         validation_claim=plan.validation_claim,
         unit=plan.unit,
         fingerprint=records_fingerprint(prepared.request),
+        blocks=prepared.other_blocks,
         details={
             "experiment": plan.name,
             "method": plan.method,
@@ -94,23 +96,25 @@ def dataset_refusal(prepared: ReadySearch, dataset: DatasetState | None) -> Budg
     This is a preview. The ledger decides when the search is opened.
     """
     from tuner.privacy.ledger.admission import admit_search, units_at
+    from tuner.privacy.ledger.ledger import Ledger
 
     if dataset is None:
         return None
-    plan = prepared.plan
-    order = None if dataset.cap is None else dataset.cap.order
-    try:
-        admit_search(
-            dataset,
-            epsilon=plan.epsilon,
-            delta=plan.delta,
-            units=units_at(order, plan.training_filter, plan.validation_filter),
-            unit=plan.unit,
-            user=ledger_user(prepared),
-            what="this search",
-        )
-    except BudgetRefusedError as error:
-        return error
+    plan, ledger = prepared.plan, Ledger.open(prepared.experiment.ledger, create=False)
+    for state in (dataset, *map(ledger.dataset_state, prepared.other_blocks)):
+        order = None if state.cap is None else state.cap.order
+        try:
+            admit_search(
+                state,
+                epsilon=plan.epsilon,
+                delta=plan.delta,
+                units=units_at(order, plan.training_filter, plan.validation_filter),
+                unit=plan.unit,
+                user=ledger.user(),
+                what="this search",
+            )
+        except BudgetRefusedError as error:
+            return error
     return None
 
 
@@ -143,6 +147,7 @@ def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, re
         ("the plan", (plan.validation_filter, plan.validation_claim), (scores, state.validation_claim)),
         ("the plan", plan_hash(plan), details.get("plan")),
         ("the records", records_fingerprint(request), state.fingerprint),
+        ("the blocks", [name.rpartition("/")[2] for name in _datasets(state)], list(request.blocks)),
         ("the records", users_fingerprint(request), details.get("users")),
     )
     for what, now, charged in compared:
@@ -152,6 +157,11 @@ def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, re
                 f"{what} of {state.search} are not those that the ledger was charged for. Restore the sweep's files "
                 "(and the data) from a copy, or start a new sweep.",
             )
+
+
+def _datasets(state: SearchState) -> tuple[str, ...]:
+    """Return the blocks on which a search counts; empty if its table is not used by blocks."""
+    return (state.dataset, *state.blocks) if table_of(state.dataset) != state.dataset else ()
 
 
 def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Ledger | None:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from tuner.errors import LedgerCorruptError
 from tuner.privacy.accountant.filters import FILTERS
+from tuner.privacy.ledger.blocks import table_of
 from tuner.privacy.ledger.entries import Entry, canonical, entry_hash
 from tuner.privacy.ledger.prices import check_prices
 from tuner.privacy.ledger.rules import checked_state_after, state_after
@@ -62,9 +63,12 @@ class Chain:
             rows = self.store.after(connection, 0)
         states: dict[str, DatasetState] = {}
         history = []
-        for entry in (entry for _, entry in rows if entry.dataset == dataset):
-            states[dataset] = checked_state_after(states, entry)
-            history.append((entry, states[dataset]))
+        for _, entry in rows:
+            if entry.dataset == dataset:
+                states[dataset] = checked_state_after(states, entry)
+                history.append((entry, states[dataset]))
+            elif table_of(entry.dataset) == table_of(dataset):  # a search may count on several blocks of its table
+                states[entry.dataset] = _read_on(states, entry)
         return history
 
     def hash_of(self, dataset: str, seq: int) -> str | None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, LedgerError
 from tuner.privacy.accountant.filters import Filter
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
 from tuner.privacy.ledger.admission import check_pools, order_filter, require_name, require_search, units_at
-from tuner.privacy.ledger.chain import Chain
+from tuner.privacy.ledger.blocks import mirror_name, mirrors_of
+from tuner.privacy.ledger.chain import Chain, Write
 from tuner.privacy.ledger.entries import Entry, canonical
 from tuner.privacy.ledger.state import TRAINING, VALIDATION, DatasetCap, DatasetState, PoolState, SearchState
 from tuner.privacy.ledger.stores import Store, open_store, store_exists
@@ -138,6 +139,7 @@ class Ledger:
         unit: str = "record",
         fingerprint: str | None = None,
         details: Mapping[str, Any] | None = None,
+        blocks: Sequence[str] = (),
     ) -> None:
         """Open a search of the current user. Its whole (ε, δ) then counts against the cap of the data set.
 
@@ -154,10 +156,12 @@ class Ledger:
             unit: unit of protection, `record` or `user`.
             fingerprint: checksum of the data. Data that the ledger knows under another name are refused.
             details: notes on the search, as plain JSON.
+            blocks: other data sets on which the whole claim counts too (`blocks.py`). If one of them refuses, nothing
+                is opened.
 
         Raises:
-            BudgetRefusedError: the claim exceeds the data set's cap or the user's share, a filter exceeds its claim,
-                the data set's searches protect another unit, or the ledger knows the data under another name.
+            BudgetRefusedError: the claim exceeds a data set's cap or the user's share, a filter exceeds its claim,
+                a data set's searches protect another unit, or the ledger knows the data under another name.
             LedgerError: the name of the search exists already.
         """
         require_name(dataset, "dataset")
@@ -189,10 +193,18 @@ class Ledger:
             "details": dict(details or {}),
             # Cards show a hash that covers this entry. Without a nonce, one could test guesses of the checksum.
             "nonce": secrets.token_hex(16),
+            "blocks": list(blocks),
+            "mirror_of": None,
         }  # fmt: skip
         canonical(body)
         with self._chain.write() as write:
             _require_same_users(write.states.get(dataset), fingerprint, (details or {}).get("users"), search)
+            for block in blocks:
+                require_name(block, "dataset")
+                mirror: dict[str, Any] = {"search": mirror_name(search, block), "blocks": [], "mirror_of": search, "fingerprint": None,
+                          "details": {}, "nonce": secrets.token_hex(16),
+                          "units": units_at(write.order(block), filter, validation)}  # fmt: skip
+                write(block, "open_search", {**body, **mirror})
             write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), filter, validation)})
 
     def begin_sealed(self, search: str) -> None:
@@ -203,7 +215,9 @@ class Ledger:
             LedgerError: the search is not sealed or not open, or has already begun.
         """
         with self._chain.write() as write:
-            write(require_search(write.states, search).dataset, "begin", {"search": search})
+            state = require_search(write.states, search)
+            _begin_mirrors(write, state)
+            write(state.dataset, "begin", {"search": search})
 
     def reserve(
         self, search: str, trial: str, steps: int, *, mechanism: SampledGaussian | None = None, pool: str = TRAINING
@@ -255,9 +269,10 @@ class Ledger:
         """
         require_steps(steps, minimum=1)
         with self._chain.write() as write:
-            dataset = require_search(write.states, search).dataset
+            state = require_search(write.states, search)
             body = {"search": search, "trial": trial, "steps": steps, "pool": pool, "mechanism": mechanism.body()}
-            write(dataset, "lease", body)
+            _begin_mirrors(write, state)
+            write(state.dataset, "lease", body)
 
     def settle(self, search: str, trial: str, steps_taken: int) -> None:
         """End a trial, and free the steps that it reserved in either pool but never leased.
@@ -282,6 +297,9 @@ class Ledger:
             state = require_search(write.states, search)
             if state.status == "open":
                 write(state.dataset, "close_search", {"search": search})
+                for mirror in mirrors_of(write.states, state):
+                    if mirror.status == "open":
+                        write(mirror.dataset, "close_search", {"search": mirror.search})
 
     def reopen_search(self, search: str) -> None:
         """Reopen a closed search with its old claim. Do nothing if it is open, or if it is sealed and has begun.
@@ -294,8 +312,9 @@ class Ledger:
             if state.status == "open" or state.begun:
                 return
             validation = state.validation.filter if state.validation else None
-            units = units_at(write.order(state.dataset), state.filter, validation)
-            write(state.dataset, "reopen_search", {"search": search, "units": units})
+            for each in (*(mirror for mirror in mirrors_of(write.states, state) if not mirror.begun), state):
+                units = units_at(write.order(each.dataset), state.filter, validation)
+                write(each.dataset, "reopen_search", {"search": each.search, "units": units})
 
     def record_card(self, search: str, card_sha256: str, kind: str) -> None:
         """Record that a privacy card with this hash and this kind was issued for `search`."""
@@ -363,6 +382,13 @@ class Ledger:
             if dataset in {None, name}:
                 raise error
         return damage
+
+
+def _begin_mirrors(write: Write, search: SearchState) -> None:
+    """Commit the claim of a search on its other blocks, before its first charge."""
+    for mirror in mirrors_of(write.states, search):
+        if not mirror.begun:
+            write(mirror.dataset, "begin", {"search": mirror.search})
 
 
 def _require_fit(filter: Filter, epsilon: float, delta: float, whose: str) -> None:

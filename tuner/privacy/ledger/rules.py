@@ -21,6 +21,7 @@ from tuner.privacy.ledger.admission import (
     require_writer,
     unfit,
 )
+from tuner.privacy.ledger.blocks import admit_division, require_mirrors
 from tuner.privacy.ledger.entries import Entry, entry_hash
 from tuner.privacy.ledger.state import (
     TRAINING,
@@ -99,12 +100,19 @@ def state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetStat
         case "open_search":
             require_writer(entry.writer, data["user"], data["search"])
             admit_name(states, entry.dataset, data["search"], data["fingerprint"])
+            admit_division(states, entry.dataset)
             changed = _open(state, data, entry)
         case _:
             search = state.by_name.get(data["search"])
             if search is None:
                 raise ValueError(f"search {data['search']!r} was never opened")
             require_writer(entry.writer, search.user, search.search)
+            if entry.kind in {"lease", "begin"}:
+                require_mirrors(states, search)
+            if entry.kind in {"reserve", "begin"}:
+                for block in filter(None, map(states.get, search.blocks)):
+                    if block.damage is None:  # the owner of each block may have lowered its cap
+                        admit(block, 0.0, 0.0, units=0, user=search.user, what=f"search {search.search!r}")
             changed = state.with_search(_of_search(state, search, entry, data))
     return replace(changed, seq=entry.seq, head=entry.hash)
 
@@ -202,6 +210,8 @@ def _open(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> Dataset
         units=_units(data),
         opened_seq=entry.seq,
         opened_time=entry.time,
+        blocks=tuple(data.get("blocks", ())),
+        mirror_of=data.get("mirror_of"),
     )
     _admit(state, search)
     return state.with_search(search)
@@ -329,14 +339,16 @@ def _settle(search: SearchState, data: Mapping[str, Any]) -> SearchState:
 
 
 def _begin(state: DatasetState, search: SearchState) -> SearchState:
-    if not search.charged_whole or search.status != "open" or search.begun:
-        found = "is not sealed" if not search.charged_whole else "has already begun" if search.begun else "is closed"
+    whole = search.charged_whole or search.mirror_of is not None
+    if not whole or search.status != "open" or search.begun:
+        found = "is not sealed" if not whole else "has already begun" if search.begun else "is closed"
         raise LedgerError(
             "search-not-open",
             f"Search {search.search!r} {found}. Only an open sealed search can begin, and only once. Start a new "
             "search.",
         )
-    admit(state, 0.0, 0.0, units=0, user=search.user, what=f"search {search.search!r}")
+    if search.mirror_of is None:
+        admit(state, 0.0, 0.0, units=0, user=search.user, what=f"search {search.search!r}")
     # Close the search now, because an entry at its end would show when the search ended.
     return replace(search, begun=True, status="closed")
 
@@ -359,6 +371,12 @@ def _units(data: Mapping[str, Any]) -> int | None:
 
 def _account(search: SearchState, data: Mapping[str, Any], what: str) -> tuple[str, PoolState, TrialAccount]:
     """Return the name and state of the pool in which an entry reserves or leases steps, and the trial's account."""
+    if search.mirror_of is not None:
+        raise LedgerError(
+            "block-mirror",
+            f"{search.search!r} is the part of search {search.mirror_of!r} on one of its blocks and cannot {what}. Use "
+            "the search itself.",
+        )
     if search.charged_whole:
         raise LedgerError(
             "sealed-charged-whole",

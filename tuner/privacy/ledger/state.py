@@ -176,6 +176,8 @@ class SearchState:
         units: Rényi units of the whole search at the order of the data set's cap, computed when the claim last began to
             count; None if the cap has no order or the units are infinite.
         opened_seq: number of the entry that opened the search.
+        blocks: other data sets on which the search counts too, by a mirror (`blocks.py`).
+        mirror_of: name of the search whose mirror this is; None for a search of its own.
     """
 
     search: str
@@ -193,6 +195,8 @@ class SearchState:
     units: int | None
     opened_seq: int
     opened_time: str
+    blocks: tuple[str, ...] = ()
+    mirror_of: str | None = None
 
     @property
     def training(self) -> PoolState:
