@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tuner.privacy.accountant.filters import CouponBook, Filter, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
@@ -31,7 +31,7 @@ import os, resource, signal, sys, time
 from tuner.errors import BudgetRefusedError, LedgerError
 from tuner.privacy.accountant.filters import Filter, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.ledger.entries import GENESIS, Entry
+from tuner.privacy.ledger.entries import GENESIS, Entry, entry_hash
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.stores import open_store
 url, word = sys.argv[1], sys.argv[-1]
@@ -104,6 +104,12 @@ def open_search(ledger: Ledger, name: str, epsilon: float = 4.0, *, dataset: str
     ledger.open_search(dataset, name, filter=filter, **{"epsilon": epsilon, "delta": 1e-5, **more})
 
 
+def as_user(ledger: Ledger, name: str) -> Ledger:
+    """The same ledger, from now on written by another user."""
+    ledger._chain.store.backend.user = lambda: name  # type: ignore[method-assign]
+    return ledger
+
+
 def opening(filter: Filter | None = None, **more: object) -> tuple[str, dict[str, object]]:
     """(kind, body) of an entry that opens a search `s` of `ada`."""
     body = (filter or TotalSteps(MECHANISM, 100)).body()
@@ -114,20 +120,29 @@ def opening(filter: Filter | None = None, **more: object) -> tuple[str, dict[str
     return "open_search", {**said, **more}
 
 
-def entry_of(seq: int, kind: str, body: str, previous: str, *, dataset: str = "digits", time: str = "") -> Entry:
+def entry_of(
+    seq: int, kind: str, body: str, previous: str, *, dataset: str = "digits", time: str = "", writer: str = "ada"
+) -> Entry:
     """An entry whose hash holds, whatever it says."""
-    said: Any = {"dataset": dataset, "seq": seq, "time": time, "kind": kind, "body": body, "previous": previous}
+    said: Any = {
+        "dataset": dataset, "seq": seq, "time": time, "kind": kind, "writer": writer, "body": body,
+        "previous": previous,
+    }  # fmt: skip
     return Entry(**said, hash=entry_hash(**said))
 
 
-def chained(
-    rows: Iterable[tuple[str, Mapping[str, Any]]], *, dataset: str = "digits", times: Sequence[str] = ("",)
-) -> list[Entry]:
-    """Entries of (kind, body) with hashes that hold, whatever they say; `times` are used in turn."""
+Row: TypeAlias = tuple[str, Mapping[str, Any]] | tuple[str, Mapping[str, Any], str]
+"""Kind, body and writer of an entry. Without a writer, `ada` writes it."""
+
+
+def chained(rows: Iterable[Row], *, dataset: str = "digits", times: Sequence[str] = ("",)) -> list[Entry]:
+    """Entries with hashes that hold, whatever they say; `times` are used in turn."""
     entries: list[Entry] = []
     previous = GENESIS
-    for seq, ((kind, body), time) in enumerate(zip(rows, cycle(times), strict=False), start=1):
-        entries.append(entry_of(seq, kind, canonical(dict(body)), previous, dataset=dataset, time=time))
+    for seq, (row, time) in enumerate(zip(rows, cycle(times), strict=False), start=1):
+        kind, body, *rest = row
+        said: Any = {"dataset": dataset, "time": time, "writer": str(rest[0]) if rest else "ada"}
+        entries.append(entry_of(seq, kind, canonical(dict(body)), previous, **said))
         previous = entries[-1].hash
     return entries
 

@@ -1,7 +1,7 @@
 """Ledgers of every kind, each with a way to reach into its tables past the program.
 
 A backdoor has the URL of a ledger that is not made yet. `sql` runs one statement with bare names of tables. `unguard`
-takes away what keeps the tables append-only.
+takes away what keeps the tables append-only, and `guard` puts it back.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ class SqliteBackdoor:
         for (name,) in self.sql("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
             self.sql(f"DROP TRIGGER {name}")
 
+    def guard(self) -> None:
+        """A file is not asked for its triggers."""
+
 
 class PostgresBackdoor:
     def __init__(self, server: PostgresServer) -> None:
@@ -43,6 +46,10 @@ class PostgresBackdoor:
     def unguard(self) -> None:
         for table in ("entries", "heads", "meta"):
             self.sql(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+
+    def guard(self) -> None:
+        for table in ("entries", "heads", "meta"):
+            self.sql(f"ALTER TABLE {table} ENABLE TRIGGER USER")
 
 
 Backdoor: TypeAlias = SqliteBackdoor | PostgresBackdoor

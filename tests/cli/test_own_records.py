@@ -123,7 +123,7 @@ def test_a_hash_that_is_shown_commits_to_no_record(own: Tune) -> None:
     assert bodies[0]["fingerprint"] == bodies[1]["fingerprint"]
     own("export", "own")
     for entry, body in opened(own):
-        place = {name: entry[name] for name in ("dataset", "seq", "time", "kind", "previous")}
+        place = {name: entry[name] for name in ("dataset", "seq", "time", "kind", "writer", "previous")}
         assert entry_hash(**place, body=canonical(body)) == entry["hash"]
         guessed = {name: value for name, value in body.items() if name != "nonce"}
         assert entry_hash(**place, body=canonical(guessed)) != entry["hash"]

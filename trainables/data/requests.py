@@ -47,6 +47,7 @@ class DatasetInfo:
         budget_owner: name under which the ledger charges the records. Data sets with common records share one budget.
         path: npz file of a custom data set; None for a shipped data set.
         users: PUBLIC number of training users before the validation split; None without users.
+        blocks: blocks of a custom data set whose training records are used; empty for all records.
     """
 
     name: str
@@ -63,6 +64,7 @@ class DatasetInfo:
     budget_owner: str = ""
     path: str | None = None
     users: int | None = None
+    blocks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +82,7 @@ class DatasetRequest:
             unit is 'user', all records of a user are either training or validation records.
         records_per_user: m, the largest number of records that a user contributes; used only if the unit is 'user'.
         public_users: PUBLIC number of training users in the file at ``path``; used only if the unit is 'user'.
+        blocks: blocks of the file at ``path`` whose training records are used, sorted; empty for all records.
     """
 
     name: str
@@ -91,6 +94,7 @@ class DatasetRequest:
     unit: str = "record"
     records_per_user: int = 16
     public_users: int | None = None
+    blocks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Reader of custom data sets: an npz file with x_train, y_train, x_test and y_test.
 
 The file may also have ``classes``, the number of classes. If users are protected, it must have ``user_train``, the user
-of each training record, and may have ``user_test``, the user of each test record.
+of each training record, and may have ``user_test``, the user of each test record. If the table is used by blocks, it
+must have ``block_train``, the block of each training record. A record's block must depend on that record alone.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from trainables.errors import DatasetError
 __all__ = ["read_raw", "read_user", "user_info"]
 
 _USERS = ("user_train", "user_test")
+_BLOCK = ("block_train",)
 
 
 def _read(path: Path, keys: tuple[str, ...], *, needed: tuple[str, ...] = KEYS) -> Arrays:
@@ -74,7 +76,8 @@ def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
             f"least 1 (got {size}). It sets the sample rate. The exact number in the file is private.",
         )
     path = Path(file).expanduser().absolute()
-    arrays = _read(path, ("x_test", "y_test", "classes"), needed=KEYS if users is None else (*KEYS, "user_train"))
+    needed = (*KEYS, *(() if users is None else ("user_train",)), *(("block_train",) if request.blocks else ()))
+    arrays = _read(path, ("x_test", "y_test", "classes"), needed=needed)
     return DatasetInfo(
         name=request.name,
         public_train_size=size,
@@ -86,12 +89,13 @@ def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
         budget_owner=request.name,
         path=str(path),
         users=users,
+        blocks=request.blocks,
     )
 
 
 def read_raw(info: DatasetInfo) -> Arrays:
     """Return the arrays of a custom data set as stored, including `user_train` and `user_test` if present."""
-    return _read(Path(info.path or ""), (*KEYS, *_USERS))
+    return _of_blocks(info, _read(Path(info.path or ""), (*KEYS, *_USERS, *_BLOCK)))
 
 
 def read_user(info: DatasetInfo) -> Arrays:
@@ -102,7 +106,7 @@ def read_user(info: DatasetInfo) -> Arrays:
     label is out of range or its user is in `user_test`.
     """
     path = Path(info.path or "")
-    arrays = _read(path, KEYS if info.users is None else (*KEYS, *_USERS))
+    arrays = _of_blocks(info, _read(path, (*KEYS, *_BLOCK) if info.users is None else (*KEYS, *_USERS, *_BLOCK)))
     users, others = _users(path, arrays) if info.users is not None else (None, None)
     for part in ("train", "test"):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
@@ -126,6 +130,25 @@ def read_user(info: DatasetInfo) -> Arrays:
             raise _wrong(path, "`x_test` must contain only finite numbers. Replace missing values by a constant.")
         arrays[f"x_{part}"], arrays[f"y_{part}"] = x, y.astype(np.int64)
     return arrays
+
+
+def _of_blocks(info: DatasetInfo, arrays: Arrays) -> Arrays:
+    """Return the arrays with only the training records of the requested blocks, and without `block_train`.
+
+    Whether a record is used depends on its own block alone, so records of other blocks change nothing.
+    """
+    blocks = arrays.pop("block_train", None)
+    if not info.blocks:
+        return arrays
+    if blocks is None or blocks.dtype.kind not in "iuU" or blocks.shape != arrays["y_train"].shape[:1]:
+        raise _wrong(
+            Path(info.path or ""),
+            "`block_train` must be a vector of strings or integers, one for each training record.",
+        )
+    if len(arrays["x_train"]) != len(blocks):
+        raise _wrong(Path(info.path or ""), "`x_train` and `block_train` must have the same length.")
+    used = np.isin(blocks.astype(str), np.asarray(info.blocks))
+    return {name: array[used] if name.endswith("_train") else array for name, array in arrays.items()}
 
 
 def _users(path: Path, arrays: Arrays) -> tuple[np.ndarray, np.ndarray | None]:

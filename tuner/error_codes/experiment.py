@@ -40,6 +40,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "rungs, or a list of increasing fractions of the trial's steps. The last fraction must be 1.",
         "domain-outside-space": "This key takes a single value. To search over a range or several values, write them "
         "under `search.space`.",
+        "block-invalid": "`dataset.block` names blocks of a table of your own, whose file has the array "
+        "`block_train`. A shipped data set has no blocks.",
+        "block-of-users": "A user may have records in several blocks, so blocks bound nothing for a user. Use the "
+        "whole table, or `unit: record`.",
         "ledger-not-shared": "The experiment file and DP_TUNER_LEDGER name different ledgers. The caps of one ledger "
         "do not limit searches in the other. Remove the key or the environment variable.",
         "ledger-variable-invalid": "The value of the environment variable DP_TUNER_LEDGER is not the address of a "

@@ -12,6 +12,11 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "Restore the ledger from a complete backup. A new ledger would forget what was spent, so none is created.",
         "ledger-disk-full": "The disk of the ledger is full. Nothing more is charged. Free space, then resume.",
         "ledger-encoding": "The database of a ledger must use UTF8. Create a database with that encoding.",
+        "block-not-charged": "A search was about to charge steps without its claim on one of its blocks. Nothing was "
+        "charged. Report this as a bug.",
+        "block-mirror": "The entry of a search on one of its other blocks charges nothing by itself. Use the search.",
+        "ledger-entry-refused": "The database refused an entry that does not continue the ledger's chain, or whose "
+        "body is not JSON. Nothing was written. Write to a ledger with dp-tuner only.",
         "ledger-foreign": "The file is a database of another program. dp-tuner did not change it. Choose another file.",
         "ledger-format": "Another version of dp-tuner wrote this ledger. The ledger was not changed. Use that version.",
         "ledger-key": "The key that makes checksums of records unguessable is missing, or belongs to another ledger. "
@@ -26,8 +31,9 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger-not-readable": "This account cannot read the ledger. Ask for read access. If the last entries are "
         "still in the `-wal` file next to the ledger, an account with write access must first open the ledger once.",
         "ledger-not-writable": "No ledger can be created in this folder. Name a writable folder.",
-        "ledger-other-user": "A database role can open searches only under its own name. Connect with the role of the "
-        "user who owns the search.",
+        "ledger-other-user": "Only the user of a search (an account or a database role) can write about it to the "
+        "ledger. "
+        "Continue as that user, or start a search of your own.",
         "ledger-read-only": "This user may only read the ledger. Ask for write access, or use the URL of the primary "
         "server.",
         "ledger-replaced": "Another ledger is now at the address of the ledger in use. Restore the original "
@@ -156,6 +162,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "`tune budget public`, a new private data set with `tune budget set`, or give up the total with "
         "`tune run --void-total`.",
         "records-known-private": "Records, or a name, that the ledger holds as private cannot be entered as public.",
+        "blocks-differ": "A table is searched either whole or by blocks, so that each record has one total. "
+        "Search it as before.",
         "no-share": "The data set's cap is divided among users, and this user has no share. Ask the owner for a share.",
         "share-exceeded": "The searches of this user would exceed the user's share of the data set's cap.",
         "shares-exceed-cap": "The shares of all users together would exceed the cap of the data set.",

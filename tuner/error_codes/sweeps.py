@@ -14,6 +14,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "twice. Wait for the other process to end, or stop it with `tune stop NAME`.",
         "sweep-file-unreadable": "A file of the sweep is missing or damaged. Restore it from a copy.",
         "sweep-files-changed": "The files of the sweep contradict each other. Restore them from a copy.",
+        "ledger-behind": "The ledger is older than the sweep, or another ledger: it lacks an entry that the sweep has "
+        "seen, so it has forgotten charges. Restore the ledger with all its entries.",
         "ledger-mismatch": "The sweep's settings, plan or records differ from those of the search that the ledger "
         "charged, so the sweep's claim would not hold. Restore the files and the data from a copy, or start a new "
         "sweep.",

@@ -139,6 +139,7 @@ class Experiment(Section):
             records_per_user=dataset.records_per_user,
             validation_fraction=dataset.validation.fraction,
             split_seed=dataset.validation.split_seed,
+            blocks=dataset.block or (),
         )
 
     def public_request(self, data_dir: str | None = None) -> DatasetRequest:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_serial
 
 from tuner.experiment.values import (
     AtMost,
+    Blocks,
     Count,
     Finite,
     Fraction,
@@ -95,8 +96,12 @@ class RecordsSection(Section):
 
 
 class DatasetSection(RecordsSection):
-    """Private records and their split. `public_size` and `public_users` must be PUBLIC numbers."""
+    """Private records and their split. `public_size` and `public_users` must be PUBLIC numbers.
 
+    `block` names the blocks of a growing table whose records are used. Each block has a budget of its own.
+    """
+
+    block: Blocks | None = None
     public_users: Count | None = None
     records_per_user: Count = 16
     validation: ValidationSection = ValidationSection()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
@@ -14,6 +15,7 @@ from search_spaces.domains import as_yaml, is_number
 __all__ = [
     "NOISES",
     "AtMost",
+    "Blocks",
     "Count",
     "Finite",
     "Fraction",
@@ -28,6 +30,7 @@ __all__ = [
     "one_value",
 ]
 
+_BLOCK = re.compile(r"[A-Za-z0-9._-]{1,50}")
 _ORDERS = (1.05, 1024.0)
 
 NOISES = (1e-3, 1e6)
@@ -100,6 +103,15 @@ def _rungs(value: object) -> object:
     return value
 
 
+def _blocks(value: object) -> object:
+    names = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
+    if not names or not all(isinstance(name, str) and _BLOCK.fullmatch(name) for name in names):
+        rule = "must be a block, or a list of blocks, each of 1 to 50 letters, digits, dots, hyphens or underscores"
+        raise broken("block-invalid", rule, "Write for example [2026-10, 2026-11], and quote a name that is a number.")
+    return tuple(sorted(set(names)))
+
+
+Blocks = Annotated[tuple[str, ...], BeforeValidator(_blocks)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tuner.privacy.ledger.state import SearchState
     from tuner.sweep.folder import SweepFolder
 
-__all__ = ["ExportedTrial", "NoFurtherCharge", "require_charged", "trial_to_export"]
+__all__ = ["ExportedTrial", "NoFurtherCharge", "trial_to_export"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ def trial_to_export(
 
     Raises:
         InputError: no trial is complete, or `by` is ``curve`` and the sweep has no usable curve.
-        TunerError: the trial's checkpoint is missing, or the trial is not charged in the ledger.
+        TunerError: the trial's checkpoint is missing.
     """
     if charged.charged_whole:
         return _released_run(sweep, charged, by)
@@ -63,8 +63,6 @@ def trial_to_export(
 
     study = open_sweep_study(sweep, experiment, plan)
     trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
-    for trial in trials:
-        require_charged(charged, trial.id, trial.number, trial.step)
     chosen = choose_winner(study, trials, experiment, by=by)
     if chosen is None:
         raise InputError("no-complete-trial", f"{sweep.id} has no complete trial to export. See: tune show {sweep.id}")
@@ -127,17 +125,6 @@ def _released_run(sweep: SweepFolder, charged: SearchState, by: By | None) -> Ex
         checkpoint=winner.checkpoint,
         trained=winner.trained,
     )
-
-
-def require_charged(charged: SearchState, trial: str, number: int | None, steps: int) -> None:
-    """Raise a TunerError if a trial has more steps than are charged for it in the ledger."""
-    leased = charged.trials[trial].leased if trial in charged.trials else 0
-    if leased < steps:
-        raise TunerError(
-            "search-not-charged",
-            f"Trial {number} has {steps} steps, but only {leased} are charged in the ledger. The sweep's folder "
-            "or the ledger was changed; restore both from a copy.",
-        )
 
 
 class NoFurtherCharge:

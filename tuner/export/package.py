@@ -15,10 +15,11 @@ from trainables.wall import behind, logging_to
 from tuner.errors import InputError, TunerError
 from tuner.experiment import load_experiment
 from tuner.export.configuration import standalone_yaml
-from tuner.export.exported_trial import ExportedTrial, NoFurtherCharge, require_charged, trial_to_export
+from tuner.export.exported_trial import ExportedTrial, NoFurtherCharge, trial_to_export
 from tuner.files import write_json, write_text
 from tuner.plan.plan import Plan, mechanism_of, plan_from
 from tuner.sweep import folder as sweeps
+from tuner.sweep.ledger_head import require_charged, require_not_behind
 from tuner.sweep.registration import hold_to_ledger, refuse_if_charged
 from tuner.sweep.sealed import require_trained
 from tuner.sweep.trial_spec import training_spec
@@ -97,6 +98,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         )
     request = experiment.dataset_request(data_dir)
     check_present(request)
+    require_not_behind(sweep, ledger, charged)
     with logging_to(sweep.operator_log):
         hold_to_ledger(ledger, charged, experiment, plan, request=request)
     best = trial_to_export(sweep, experiment, plan, charged, by)

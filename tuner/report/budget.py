@@ -15,6 +15,7 @@ from tuner.files import write_text
 from tuner.privacy.accountant.mechanism import require_delta, require_epsilon
 from tuner.privacy.accountant.rdp import ORDERS
 from tuner.privacy.ledger.admission import order_filter, require_name
+from tuner.privacy.ledger.blocks import table_of
 from tuner.privacy.ledger.history import lines, points, room, rule, search_lines, share_lines, void_text, within_cap
 from tuner.privacy.ledger.key import RECORDS_PURPOSE
 from tuner.privacy.ledger.ledger import Ledger
@@ -34,6 +35,7 @@ def budget_values(url: str, dataset: str | None) -> dict[str, Any]:
 
     Raises:
         InputError: no ledger exists, or it has no such data set.
+        LedgerCorruptError: the data set is damaged. If `dataset` is None, damaged data sets are listed instead.
     """
     if dataset is None:
         ledger = _opened(url)
@@ -41,10 +43,14 @@ def budget_values(url: str, dataset: str | None) -> dict[str, Any]:
     else:
         ledger, owner = _ledger_and_owner(url, dataset)
         names = (owner,)
+    damaged = {name: str(error) for name, error in ledger.damage().items()}
     return {
         "ledger": ledger.url,
         "ledger_id": ledger.id,
-        "datasets": [_with_odometer(ledger.dataset_state(name)) for name in names],
+        "datasets": [
+            _with_odometer(ledger.dataset_state(name)) for name in names if dataset is not None or name not in damaged
+        ],
+        "damaged": damaged,
     }
 
 
@@ -71,7 +77,8 @@ def set_cap(
     names = Ledger.open(url, create=False).datasets() if Ledger.exists(url) else ()
     known = {*DATASETS, *names}
     unknown = dataset not in known
-    if unknown and not new and (near := _nearest(dataset, known)):
+    another_block = dataset != table_of(dataset) and table_of(dataset) in set(map(table_of, names))
+    if unknown and not new and not another_block and (near := _nearest(dataset, known)):
         raise InputError(
             "dataset-unknown",
             f"No data set is named {dataset!r}. Did you mean {near}? To set a cap for a new data set of that name, add "
@@ -141,7 +148,7 @@ def write_budget_report(url: str, dataset: str, out: Path) -> dict[str, Any]:
 
     Raises:
         InputError: no such ledger or data set exists, or the page's folder does not exist.
-        LedgerCorruptError: a chain is broken. No page is written.
+        LedgerCorruptError: the data set is damaged. No page is written. Damage of others is said on the page.
         OSError: the page cannot be written.
     """
     if out.is_dir() or not out.parent.is_dir():
@@ -151,7 +158,7 @@ def write_budget_report(url: str, dataset: str, out: Path) -> dict[str, Any]:
             "budget.html.",
         )
     ledger, owner = _ledger_and_owner(url, dataset)
-    ledger.verify_chain()
+    damaged = ledger.verify_chain(owner)
     history = ledger.entries(owner)
     values = {
         **_with_odometer(history[-1][1]),
@@ -159,6 +166,7 @@ def write_budget_report(url: str, dataset: str, out: Path) -> dict[str, Any]:
         "ledger_id": ledger.id,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
         "history": [asdict(line) for line in lines(history)],
+        "damaged": {name: str(error) for name, error in damaged.items()},
     }
     write_text(out, budget_page(values, points(history)))
     return {**values, "out": str(out)}

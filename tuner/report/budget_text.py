@@ -15,7 +15,9 @@ def budget_text(values: dict[str, Any]) -> str:
     lines = [f"ledger {values['ledger']}"]
     for dataset in values["datasets"]:
         lines += ["", *_dataset_lines(dataset)]
-    if not values["datasets"]:
+    for name, error in values["damaged"].items():
+        lines += ["", f"{name}: DAMAGED. Nothing can be charged to it or claimed for it. {error}"]
+    if not values["datasets"] and not values["damaged"]:
         lines.append("no data set has been used")
     lines += [
         "",

@@ -19,6 +19,7 @@ from tuner.report.wording import plural
 from tuner.runner.run import RunOptions, RunResult, run_trials, sweep_info
 from tuner.study.types import Stop, StopReason, Suggestion, TrialStatus, TrialView
 from tuner.study.views import read_trials
+from tuner.sweep.ledger_head import HeadWatch
 from tuner.sweep.registration import leave
 from tuner.sweep.status import RESUMABLE, SweepState, resume_command, storage_option
 from tuner.sweep.sweep_study import open_sweep_study
@@ -106,7 +107,7 @@ def run_open(
                 trials=plan.trials,
                 spec_for=partial(_spec, prepared, budget),
                 budget=budget,
-                observers=(recorder, curve, live),
+                observers=(*(() if ledger is None else (HeadWatch(sweep, ledger),)), recorder, curve, live),
             )
             stop = _with_kept_budget(stop, budget)
             recorder.finish(stop.reason.value, reason=stop.detail)

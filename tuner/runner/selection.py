@@ -20,6 +20,7 @@ from tuner.report.facts import sealed_report
 from tuner.report.text import console, summary
 from tuner.runner.run import RunOptions, RunResult, run_trials, sweep_info
 from tuner.study.types import StopReason, Suggestion, TrialStatus, TrialView
+from tuner.sweep.ledger_head import remember_head
 from tuner.sweep.registration import leave
 from tuner.sweep.sealed import SealedRuns, SealedWinner, private_files, read_winner, release
 from tuner.sweep.status import SweepState, resume_command, storage_option
@@ -120,6 +121,7 @@ def _draw_and_charge(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger) 
         runs = SealedRuns.of(sweep, law=law, at_most=at_most, begun=begun)
     if not begun:
         ledger.begin_sealed(sweep.id)
+        remember_head(sweep, ledger)
     return runs
 
 

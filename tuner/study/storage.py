@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -17,8 +18,9 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
 from tuner.errors import InputError, TunerError
 from tuner.files import file_lock, take_lock
+from tuner.study import views
 
-__all__ = ["JOURNAL", "exclusive", "open_storage", "open_study"]
+__all__ = ["JOURNAL", "StoredCharge", "exclusive", "open_storage", "open_study", "stored_charges"]
 
 JOURNAL = "study.journal"
 _DRIVER_LOCK = "driver.lock"
@@ -81,6 +83,35 @@ def open_storage(folder: Path) -> BaseStorage:
             f"The study's journal {journal} cannot be read ({type(error).__name__}: {error}). Restore it from a copy, "
             "or start a new sweep. The privacy charges of the old sweep remain.",
         ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredCharge:
+    """What a trial must have been charged for, as its study says: `steps` steps, and a score for each report."""
+
+    id: str
+    number: int
+    steps: int
+    scores: int
+
+
+def stored_charges(folder: Path, name: str) -> list[StoredCharge]:
+    """Return what the trials of a study must have been charged for; an empty list if there is no study yet."""
+    if not (folder / JOURNAL).exists():
+        return []
+    storage = open_storage(folder)
+    try:
+        study = storage.get_study_id_from_name(name)
+    except KeyError:
+        return []
+    found = []
+    for trial in storage.get_all_trials(study, deepcopy=False):
+        if views.TRIAL_ID in trial.user_attrs:
+            view = views.view_of(trial, mode="max", steps_planned=0)
+            found.append(
+                StoredCharge(id=view.id, number=view.number, steps=view.step, scores=len(trial.intermediate_values))
+            )
+    return found
 
 
 @contextlib.contextmanager

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 from trainables.data import budget_owner, is_own, records_fingerprint, share_records, users_fingerprint
 from tuner.errors import BudgetRefusedError
 from tuner.privacy.ledger.admission import not_admitted
+from tuner.privacy.ledger.blocks import table_of
 from tuner.privacy.ledger.key import RECORDS_PURPOSE
-from tuner.privacy.ledger.state import DatasetState
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trainables.data import DatasetInfo, DatasetRequest
     from tuner.experiment import Experiment
     from tuner.privacy.ledger.ledger import Ledger
+    from tuner.privacy.ledger.state import DatasetState
     from tuner.sweep.preflight import ReadySearch
 
 __all__ = [
@@ -27,6 +30,7 @@ __all__ = [
     "keyed_fingerprint",
     "keyed_users",
     "landscape_refusal",
+    "names_in_ledger",
     "naming_warnings",
     "near_names",
     "public_facts",
@@ -49,14 +53,23 @@ def public_facts(about: DatasetInfo) -> dict[str, object]:
     return {"inputs": list(about.input_shape), "classes": about.classes}
 
 
+def names_in_ledger(request: DatasetRequest) -> tuple[str, ...]:
+    """Return the names of the records in the ledger: one for each block, or one.
+
+    A copy of a shipped data set has the name of that data set.
+    """
+    name = budget_owner(request)
+    return tuple(f"{name}/{block}" for block in request.blocks) or (name,)
+
+
 def near_names(ledger: Ledger, dataset: str, about: DatasetInfo, *, user: str) -> list[str]:
     """Return the names of other own data sets of the same shape, classes and user, which may hold the same records."""
     facts = public_facts(about)
-    states = (ledger.dataset_state(name) for name in ledger.datasets() if name != dataset)
     return [
         state.dataset
-        for state in states
-        if any(search.user == user and search.details.get("own") == facts for search in state.searches)
+        for state in ledger.states().values()
+        if table_of(state.dataset) != table_of(dataset)
+        and any(search.user == user and search.details.get("own") == facts for search in state.searches)
     ]
 
 
@@ -132,10 +145,10 @@ def admit_open_use(url: str, request: DatasetRequest, *, beside: DatasetRequest 
 
     use = "not private" if beside is None else "public"
     ledger = Ledger.open(url, create=False) if Ledger.exists(url) else None
-    states = {} if ledger is None else {name: ledger.dataset_state(name) for name in ledger.datasets()}
+    states: Mapping[str, DatasetState] = {} if ledger is None else ledger.states()
     own = is_own(request)
     named = request.name if own else budget_owner(request)
-    voided = [name for name in (named,) if name in states and states[name].is_private]
+    voided = [name for name, state in states.items() if table_of(name) == named and state.is_private]
     if not own:
         # Two shipped data sets are compared by their published contents.
         same = beside is not None and not is_own(beside) and share_records(request, beside)
@@ -145,9 +158,9 @@ def admit_open_use(url: str, request: DatasetRequest, *, beside: DatasetRequest 
         voided += [name for name, state in states.items() if state.has_own and state.is_private]
         refused = bool(voided)
         if beside is not None and is_own(beside):
-            voided.append(beside.name)
+            voided += names_in_ledger(beside)
             refused = True
-        if refused and ledger is not None and named not in voided:
+        if refused and ledger is not None and named not in map(table_of, voided):
             found = keyed_fingerprint(ledger, request)
             entered = any(found in state.public for state in states.values())
             refused = not entered or any(found in state.fingerprints for state in states.values())
@@ -167,10 +180,11 @@ def landscape_refusal(experiment: Experiment, request: DatasetRequest, *, split:
     if not Ledger.exists(experiment.ledger):
         return None
     ledger, own = Ledger.open(experiment.ledger, create=False), request.name == experiment.dataset.name
-    state = ledger.dataset_state(budget_owner(request))
+    states, names = ledger.states(), names_in_ledger(request)
+    known = [state for name, state in states.items() if name in names]
     if not own:
-        return not_admitted() if state.is_private else None
-    others = [search for search in state.searches if search.counts] if split == "validation" else []
+        return not_admitted() if any(state.is_private for state in known) else None
+    others = [search for state in known for search in state.searches if search.counts and split == "validation"]
     here = split_of(experiment)
     held = any(search.validation is not None or search.details.get("split") != here for search in others)
     return not_admitted() if held else None

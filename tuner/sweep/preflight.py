@@ -22,6 +22,7 @@ from tuner.errors import InputError
 from tuner.experiment import Experiment, find_file, load_experiment, yamlfile
 from tuner.plan.plan import Plan, make_plan
 from tuner.sweep.folder import storage_unwritable
+from tuner.sweep.identity import names_in_ledger
 from tuner.sweep.sweep_study import check_search
 
 if TYPE_CHECKING:
@@ -62,8 +63,27 @@ class ReadySearch:
 
     @cached_property
     def owner(self) -> str:
-        """Name of the records in the ledger. A copy of a shipped data set has the name of that data set."""
-        return budget_owner(self.request)
+        """Name of the records in the ledger. A copy of a shipped data set has the name of that data set.
+
+        For blocks of a table, the name of the first block. `other_blocks` has the others.
+        """
+        return self._owners[0]
+
+    @property
+    def other_blocks(self) -> tuple[str, ...]:
+        """Names in the ledger of the other blocks on which the search counts."""
+        return self._owners[1:]
+
+    @cached_property
+    def _owners(self) -> tuple[str, ...]:
+        name = budget_owner(self.request)
+        if self.request.blocks and name != self.request.name:
+            raise InputError(
+                "block-invalid",
+                f"`dataset.block` cannot be used for the records of {self.request.name}: they are those of the shipped "
+                f"data set {name}, which has one budget. Remove the key.",
+            )
+        return names_in_ledger(self.request)
 
 
 def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_data: bool = True) -> ReadySearch:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from trainables.data import is_own
 from tuner.errors import BudgetRefusedError, LedgerError, TunerError
 from tuner.experiment import load_experiment
+from tuner.privacy.ledger.blocks import table_of
 from tuner.sweep.folder import read_json
 from tuner.sweep.identity import admit_open_use, keyed_fingerprint, keyed_users, near_names, public_facts
+from tuner.sweep.ledger_head import remember_head, require_not_behind
 from tuner.sweep.settings import plan_hash, settings_hash
 from tuner.sweep.status import SweepState
 
@@ -106,6 +108,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
         validation_claim=plan.validation_claim,
         unit=plan.unit,
         fingerprint=keyed_fingerprint(ledger, prepared.request),
+        blocks=prepared.other_blocks,
         details={
             "experiment": plan.name,
             "method": plan.method,
@@ -119,6 +122,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
             **chosen,
         },
     )
+    remember_head(sweep, ledger)
 
 
 def ledger_state(prepared: ReadySearch) -> DatasetState | None:
@@ -137,23 +141,25 @@ def dataset_refusal(prepared: ReadySearch, dataset: DatasetState | None) -> Budg
     This is a preview. The ledger decides when the search is opened.
     """
     from tuner.privacy.ledger.admission import admit_search, units_at
+    from tuner.privacy.ledger.ledger import Ledger
 
     if dataset is None:
         return None
-    plan = prepared.plan
-    order = None if dataset.cap is None else dataset.cap.order
-    try:
-        admit_search(
-            dataset,
-            epsilon=plan.epsilon,
-            delta=plan.delta,
-            units=units_at(order, plan.training_filter, plan.validation_filter),
-            unit=plan.unit,
-            user=ledger_user(prepared),
-            what="this search",
-        )
-    except BudgetRefusedError as error:
-        return error
+    plan, ledger = prepared.plan, Ledger.open(prepared.experiment.ledger, create=False)
+    for state in (dataset, *map(ledger.dataset_state, prepared.other_blocks)):
+        order = None if state.cap is None else state.cap.order
+        try:
+            admit_search(
+                state,
+                epsilon=plan.epsilon,
+                delta=plan.delta,
+                units=units_at(order, plan.training_filter, plan.validation_filter),
+                unit=plan.unit,
+                user=ledger.user(),
+                what="this search",
+            )
+        except BudgetRefusedError as error:
+            return error
     return None
 
 
@@ -188,6 +194,7 @@ def hold_to_ledger(
         ("the plan", (plan.validation_filter, plan.validation_claim), (scores, state.validation_claim)),
         ("the plan", plan_hash(plan), details.get("plan")),
         ("the records", keyed_fingerprint(ledger, request), state.fingerprint),
+        ("the blocks", [name.rpartition("/")[2] for name in _datasets(state)], list(request.blocks)),
         ("the records", keyed_users(ledger, request), details.get("users")),
     )
     for what, now, charged in compared:
@@ -199,12 +206,18 @@ def hold_to_ledger(
             )
 
 
+def _datasets(state: SearchState) -> tuple[str, ...]:
+    """Return the blocks on which a search counts; empty if its table is not used by blocks."""
+    return (state.dataset, *state.blocks) if table_of(state.dataset) != state.dataset else ()
+
+
 def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Ledger | None:
     """Return the ledger of a resumed sweep. With `reopen`, open the search in the ledger again.
 
     Raises:
         BudgetRefusedError: the search was closed without a step, and its cap no longer fits the data set's cap.
         LedgerError: the ledger does not contain the sweep.
+            It is older than what the sweep has seen.
         TunerError: the sweep's files or the data are not those that the ledger was charged for.
     """
     if prepared.plan.private != prepared.experiment.privacy.private:
@@ -219,7 +232,7 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
         refuse_if_charged(sweep, prepared.experiment.ledger)
         admit_open_use(prepared.experiment.ledger, prepared.request).require(sweep.id, void=None)
         return None
-    if sweep.id not in _searches(ledger):
+    if not ledger.has_search(sweep.id):
         if not starting:
             raise LedgerError(
                 "search-not-in-ledger",
@@ -228,15 +241,12 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
             )
         enter(ledger, sweep, prepared)  # the sweep died after its folder was created and before it entered the ledger
     state = ledger.search_state(sweep.id)
+    require_not_behind(sweep, ledger, state)
     # Compare the stored file, because the noise of the requested experiment was copied from the plan.
     hold_to_ledger(ledger, state, load_experiment(sweep.experiment), prepared.plan, request=prepared.request)
     if reopen:
         ledger.reopen_search(sweep.id)
     return ledger
-
-
-def _searches(ledger: Ledger) -> set[str]:
-    return {search.search for name in ledger.datasets() for search in ledger.dataset_state(name).searches}
 
 
 def _never_entered(sweep: SweepFolder) -> bool:
@@ -252,7 +262,7 @@ def refuse_if_charged(sweep: SweepFolder, url: str) -> None:
     """Raise a TunerError if the ledger was charged for a sweep whose files say that it is not private."""
     from tuner.privacy.ledger.ledger import Ledger
 
-    if Ledger.exists(url) and sweep.id in _searches(Ledger.open(url, create=False)):
+    if Ledger.exists(url) and Ledger.open(url, create=False).has_search(sweep.id):
         raise TunerError(
             "ledger-mismatch",
             f"The files of {sweep.id} say `privacy.private: false`, but the ledger was charged for it. Restore "
@@ -271,3 +281,4 @@ def leave(ledger: Ledger | None, sweep: SweepFolder, *, over: bool) -> None:
     charged = state.begun or any(pool.leased_steps for pool in state.pools.values())
     if over or not charged:
         ledger.close_search(sweep.id)
+        remember_head(sweep, ledger)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledgers import BOOK, MECHANISM, SEALED, lease, took
+from ledgers import BOOK, MECHANISM, SEALED, as_user, lease, took
 
 from tuner.privacy.accountant.filters import Filter, TotalSteps
 from tuner.privacy.ledger import chain
@@ -44,17 +44,17 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_what_happened_in_its_order(ledger: Ledger, clock: Clock) -> None:
-    ledger.set_cap("digits", 8.0, 1e-4)
+    as_user(ledger, "alice").set_cap("digits", 8.0, 1e-4)
     clock.move(hours=1)
     ledger.grant("digits", "alice", 5.0, 5e-5)
-    ledger.open_search("digits", "one", filter=STEPS, epsilon=2.0, delta=1e-5, user="alice")
+    ledger.open_search("digits", "one", filter=STEPS, epsilon=2.0, delta=1e-5)
     took(ledger, "one", 5)
     ledger.settle("one", "a", 5)
     clock.move(hours=1)
     ledger.record_card("one", CARD, "release")
     ledger.close_search("one")
     ledger.reopen_search("one")
-    ledger.open_search("digits", "idle", filter=STEPS, epsilon=2.0, delta=1e-5, user="alice")
+    ledger.open_search("digits", "idle", filter=STEPS, epsilon=2.0, delta=1e-5)
     ledger.close_search("idle")
     ledger.revoke("digits", "alice")
     found = lines(ledger.entries("digits"))
@@ -79,14 +79,14 @@ def history_of(folder: Path, clock: Clock, filter: Filter, ending: Callable[[Led
     ledger = Ledger.open(f"sqlite:///{folder}/ledger.db")
     ledger.set_cap("digits", 20.0, 1e-3)
     clock.moment = datetime(2026, 3, 3, 10, 0, tzinfo=UTC)
-    ledger.open_search("digits", "first", filter=filter, epsilon=4.0, delta=1e-5, user="alice")
+    ledger.open_search("digits", "first", filter=filter, epsilon=4.0, delta=1e-5)
     if filter is SEALED:
         ledger.begin_sealed("first")
     else:
         took(ledger, "first", 1)
     ending(ledger, clock)
     clock.moment = datetime(2026, 3, 20, tzinfo=UTC)
-    ledger.open_search("digits", "next", filter=STEPS, epsilon=2.0, delta=1e-5, user="alice")
+    ledger.open_search("digits", "next", filter=STEPS, epsilon=2.0, delta=1e-5)
     history = ledger.entries("digits")
     state = history[-1][1]
     shown = [asdict(line) for line in search_lines(state)], [asdict(line) for line in share_lines(state)]
@@ -145,8 +145,9 @@ def test_a_clock_that_jumps_back_turns_no_chart_around(ledger: Ledger, clock: Cl
 
 
 def test_searches_say_who_what_and_how(ledger: Ledger) -> None:
+    as_user(ledger, "alice")
     for name, filter in (("one", STEPS), ("two", BOOK), ("three", SEALED)):
-        ledger.open_search("digits", name, filter=filter, epsilon=4.0, delta=1e-5, user="alice")
+        ledger.open_search("digits", name, filter=filter, epsilon=4.0, delta=1e-5)
     ledger.reserve("one", "a", 5)
     lease(ledger, "one", "a", 3)
     one, two, three = search_lines(ledger.dataset_state("digits"))
@@ -158,11 +159,11 @@ def test_searches_say_who_what_and_how(ledger: Ledger) -> None:
 
 
 def test_shares_and_what_is_left_of_them(ledger: Ledger) -> None:
-    ledger.open_search("digits", "before", filter=STEPS, epsilon=2.0, delta=1e-5, user="carol")
+    as_user(ledger, "carol").open_search("digits", "before", filter=STEPS, epsilon=2.0, delta=1e-5)
     ledger.set_cap("digits", 8.0, 1e-4)
     ledger.grant("digits", "alice", 2.5, 5e-5)
-    ledger.grant("digits", "bob", 3.0, 5e-5)
-    ledger.open_search("digits", "one", filter=STEPS, epsilon=2.2, delta=1e-5, user="alice")
+    ledger.grant("digits", "bob", 3.0, 4e-5)
+    as_user(ledger, "alice").open_search("digits", "one", filter=STEPS, epsilon=2.2, delta=1e-5)
     ledger.grant("digits", "bob", 1.0, 1e-6)
     alice, bob, carol = share_lines(ledger.dataset_state("digits"))
     assert (alice.user, alice.granted, alice.committed, alice.left) == ("alice", (2.5, 5e-5), (2.2, 1e-5), (0.3, 4e-5))

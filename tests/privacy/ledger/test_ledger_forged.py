@@ -6,17 +6,30 @@ from typing import Any
 
 import pytest
 from errors_helper import raises_code
-from ledgers import BOOK, CHEAP, MECHANISM, RELEASE, SEALED, chained, entry_of, folded, head_of, open_search, opening
+from ledgers import (
+    BOOK,
+    CHEAP,
+    MECHANISM,
+    RELEASE,
+    SEALED,
+    as_user,
+    chained,
+    entry_of,
+    folded,
+    head_of,
+    open_search,
+    opening,
+)
+from ledgers import Row as Row
 
 from tuner.errors import BudgetRefusedError, LedgerCorruptError, TunerError
 from tuner.privacy.accountant.filters import FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.ledger import ledger as writing
+from tuner.privacy.ledger.chain import Write
 from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.rules import checked_state_after
-
-Row = tuple[str, dict[str, object]]
 
 
 def reserve(steps: int, trial: str = "a", mechanism: SampledGaussian = MECHANISM, **more: object) -> Row:
@@ -37,12 +50,17 @@ def settle(taken: int, trial: str = "a") -> Row:
     return "settle", {"search": "s", "trial": trial, "steps_taken": taken}
 
 
+def by(writer: str, row: Row) -> Row:
+    return row[0], row[1], writer
+
+
 def grant(user: str, epsilon: float, delta: float) -> Row:
     return "grant", {"user": user, "epsilon": epsilon, "delta": delta}
 
 
 CLOSE, BEGIN = ("close_search", {"search": "s"}), ("begin", {"search": "s"})
 REOPEN = ("reopen_search", {"search": "s", "units": None})
+CARD: Row = ("card", {"search": "s", "card_sha256": "0" * 64, "card_kind": "release"})
 USERS = ("ada", "bob", "eve")
 ORDER = FixedOrder(8.0, 1000)
 SCORES = {"filter": TotalSteps(RELEASE, 4).body(), "epsilon": 4.0, "delta": 1e-5}
@@ -73,10 +91,14 @@ ALLOWED = {
     ],
     "half of delta for the sum": [SPLIT, opening(delta=1e-5)],
     "three tenths, which are 0.3 for people": [
-        *TENTHS, *(opening(search=user, user=user, epsilon=0.1, delta=1e-6) for user in USERS),
+        *TENTHS, *(by(user, opening(search=user, user=user, epsilon=0.1, delta=1e-6)) for user in USERS),
     ],
     "a lower share after a lower cap": [*TENTHS, LOW, grant("ada", 0.09, 1e-6)],
     "a share that is used": [CAP, FOUR, OPEN],
+    "a share of what others left": [CAP, OPEN, grant("eve", 1.0, 9e-5)],
+    "a share of what another gave back": [CAP, OPEN, CLOSE, grant("eve", 5.0, 1e-4)],
+    "a share of what its own user has committed": [CAP, OPEN, grant("ada", 5.0, 1e-4)],
+    "a card": [OPEN, CARD],
     "a share that was given back": [CAP, FOUR, OPEN, CLOSE, NEXT],
     "a lease once the share was taken away": [CAP, FOUR, OPEN, reserve(1), TAKEN, lease(1)],
     "a lease once the cap was lowered": [OPEN, reserve(1), LOW, lease(1), settle(1)],
@@ -148,6 +170,22 @@ FORBIDDEN = {
     "a trial once the cap was lowered": ["dataset-cap-exceeded", OPEN, LOW, reserve(1)],
     "a sealed search once the cap was lowered": ["dataset-cap-exceeded", SEALED_OPEN, LOW, BEGIN],
     "a search that came back to no room": ["dataset-cap-exceeded", CAP, OPEN, CLOSE, NEXT, REOPEN],
+    "a search opened for another user": ["ledger-other-user", opening(user="eve")],
+    "a search opened by another user": ["ledger-other-user", by("eve", OPEN)],
+    "a reservation by another user": ["ledger-other-user", OPEN, by("eve", reserve(1))],
+    "a lease by another user": ["ledger-other-user", OPEN, reserve(1), by("eve", lease(1))],
+    "a trial settled by another user": ["ledger-other-user", OPEN, reserve(1), by("eve", settle(0))],
+    "a search closed by another user": ["ledger-other-user", OPEN, by("eve", CLOSE)],
+    "a search reopened by another user": ["ledger-other-user", OPEN, CLOSE, by("eve", REOPEN)],
+    "a sealed search begun by another user": ["ledger-other-user", SEALED_OPEN, by("eve", BEGIN)],
+    "a card issued by another user": ["ledger-other-user", OPEN, by("eve", CARD)],
+    "a share of what another has committed without one": [
+        "shares-exceed-cap", CAP, OPEN, grant("eve", 1.1, 1e-5),
+    ],
+    "a share of what another has committed above its share": [
+        "shares-exceed-cap", CAP, FOUR, OPEN, grant("ada", 1.0, 1e-6), grant("eve", 1.1, 1e-6),
+    ],
+    "a share of what another has committed of δ": ["shares-exceed-cap", CAP, OPEN, grant("eve", 1.0, 9.1e-5)],
     "a share without a cap": ["cap-not-set", grant("ada", 1.0, 1e-5)],
     "shares above the cap": ["shares-exceed-cap", CAP, grant("ada", 3.0, 1e-5), grant("eve", 2.1, 1e-5)],
     "a share above what is left of ε": ["shares-exceed-cap", *TENTHS, grant("ada", 0.1 + 1e-9, 1e-6)],
@@ -184,6 +222,11 @@ REFUSED = {
 """Codes of a budget that does not allow it, which end in another exit code than errors do."""
 
 
+def said_by(write: Write, row: Row) -> None:
+    write._writer = row[2] if len(row) > 2 else "ada"
+    write("digits", row[0], dict(row[1]))
+
+
 @pytest.mark.parametrize("rows", ALLOWED.values(), ids=ALLOWED)
 def test_what_is_allowed_is_read(rows: list[Row]) -> None:
     assert folded(chained(rows)).seq == len(rows)
@@ -193,12 +236,12 @@ def test_what_is_allowed_is_read(rows: list[Row]) -> None:
 def test_what_is_not_allowed_is_neither_written_nor_read(ledger: Ledger, case: list[Any]) -> None:
     """Reader and writer hold every entry to the same rules; what was refused leaves no trace."""
     code, *before, last = case
-    with ledger._chain.write() as write:
+    with as_user(ledger, "ada")._chain.write() as write:
         for row in before:
-            write("digits", *row)
+            said_by(write, row)
     head = head_of(ledger)
     with pytest.raises((TunerError, KeyError, ValueError)) as refused, ledger._chain.write() as write:
-        write("digits", *last)
+        said_by(write, last)
     assert head_of(ledger) == head_of(Ledger.open(ledger.url)) == head
     assert isinstance(refused.value, BudgetRefusedError) == (code in REFUSED)
     with raises_code(LedgerCorruptError, "ledger-entry-not-allowed" if code else "ledger-entry-unreadable") as caught:
@@ -222,14 +265,20 @@ def test_names_and_records_belong_to_one_data_set() -> None:
     assert checked_state_after(states, third).seq == 1
 
 
-def test_an_over_committed_file_is_not_opening(ledger: Ledger, search: str) -> None:
+def test_an_over_committed_data_set_is_not_used(ledger: Ledger, search: str) -> None:
     ledger.reserve(search, "a", 1000)
     state = ledger.dataset_state("digits")
     kind, body = reserve(1, "b", search=search)
     store = ledger._chain.store
     with store.writing() as connection:
-        store.append(connection, entry_of(3, kind, canonical(body), state.head))
-    for use in (lambda: Ledger.open(ledger.url), lambda: ledger.reserve(search, "c", 1), ledger.verify_chain):
+        store.append(connection, entry_of(3, kind, canonical(body), state.head, writer=ledger.user()))
+    again = Ledger.open(ledger.url)
+    for use in (
+        lambda: again.dataset_state("digits"),
+        lambda: again.search_state(search),
+        lambda: ledger.reserve(search, "c", 1),
+        ledger.verify_chain,
+    ):
         with raises_code(LedgerCorruptError, "ledger-entry-not-allowed"):
             use()
 
@@ -271,7 +320,7 @@ def test_a_search_that_may_cost_more_than_it_claims_is_found_by_verify(ledger: L
     """Its hashes and sums hold: only who computes its claim again can tell."""
     dear, fair = TotalSteps(MECHANISM, 1_000_000), TotalSteps(MECHANISM, 100)
     scores = {"filter": TotalSteps(RELEASE, 10_000).body(), "epsilon": 0.1, "delta": 1e-6}
-    ledger.set_cap("digits", 50.0, 1e-3)
+    as_user(ledger, "ada").set_cap("digits", 50.0, 1e-3)
     open_search(ledger, "honest", filter=fair)
     ledger.verify_chain()
     kind, body = opening(dear if pool == "training" else fair, validation=None if pool == "training" else scores)

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from errors_helper import raises_code
@@ -40,8 +41,8 @@ def used(door: Backdoor) -> Ledger:
     return ledger
 
 
-def line(seq: int, previous: str = GENESIS, dataset: str = "d", body: str = "{}") -> Entry:
-    return entry_of(seq, "cap", body, previous, dataset=dataset, time="now")
+def line(store: Store, seq: int, previous: str = GENESIS, dataset: str = "d", body: str = "{}") -> Entry:
+    return entry_of(seq, "cap", body, previous, dataset=dataset, time="né∂💡\x7f", writer=store.user())
 
 
 def write(store: Store, entry: Entry) -> int:
@@ -80,7 +81,7 @@ def test_creation_is_won_by_one(door: Backdoor) -> None:
 
 @pytest.mark.parametrize("found", [0, 2, 99])
 def test_another_format_is_refused_and_left_alone(door: Backdoor, store: Store, found: int) -> None:
-    write(store, line(1))
+    write(store, line(store, 1))
     door.unguard()
     door.sql(f"UPDATE meta SET schema = {found}")
     for use in (lambda: open_store(door.url, create=True), lambda: read(store)):
@@ -122,8 +123,8 @@ def test_an_address_is_made_absolute_and_nothing_is_opened(tmp_path: Path, monke
 
 
 def test_entries_come_back_as_they_were_written(store: Store) -> None:
-    first = line(1, body='{"x":"' + "é∂💡'\\" * 20_000 + '"}')
-    second, other = line(2, first.hash), line(1, dataset="d’été; --")
+    first = line(store, 1, body='{"x":"' + "\\u00e9'\\\\" * 20_000 + '"}')
+    second, other = line(store, 2, first.hash), line(store, 1, dataset='d’été; "\\--')
     rows = [write(store, entry) for entry in (first, second, other)]
     assert rows == sorted(set(rows))
     with store.reading() as connection:
@@ -134,39 +135,39 @@ def test_entries_come_back_as_they_were_written(store: Store) -> None:
 
 
 def test_a_block_that_fails_writes_nothing(store: Store) -> None:
-    first = line(1)
+    first = line(store, 1)
     write(store, first)
 
     def fail() -> None:
         with store.writing() as connection:
-            store.append(connection, line(2, first.hash))
+            store.append(connection, line(store, 2, first.hash))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
     with pytest.raises(LedgerError):
-        write(store, line(1, body='{"again":1}'))  # a number is given once
+        write(store, line(store, 1, body='{"again":1}'))  # a number is given once
     assert read(store) == [first]
-    write(store, line(2, first.hash))
+    write(store, line(store, 2, first.hash))
 
 
 def test_a_head_that_is_missing_is_no_new_chain(door: Backdoor, store: Store) -> None:
-    first = line(1)
+    first = line(store, 1)
     write(store, first)
     door.unguard()
     door.sql("DELETE FROM heads")
     with raises_code(LedgerCorruptError, "ledger-damaged"):
-        write(store, line(2, first.hash))
+        write(store, line(store, 2, first.hash))
     assert read(store) == [first]
 
 
 def test_a_reader_sees_one_moment(door: Backdoor, store: Store) -> None:
-    first = line(1)
+    first = line(store, 1)
     write(store, first)
     other = open_store(door.url, create=False)
     with store.reading() as connection:
         assert len(store.after(connection, 0)) == 1
-        write(other, line(2, first.hash))  # a reader holds no writer up
+        write(other, line(store, 2, first.hash))  # a reader holds no writer up
         assert store.heads(connection) == {"d": (1, first.hash)}
         assert len(store.after(connection, 0)) == 1
     assert len(read(store)) == 2
@@ -175,7 +176,7 @@ def test_a_reader_sees_one_moment(door: Backdoor, store: Store) -> None:
 def test_a_writer_waits_for_the_one_before_and_sees_what_it_wrote(door: Backdoor, store: Store) -> None:
     order: list[str] = []
     holds = threading.Event()
-    first = line(1)
+    first = line(store, 1)
 
     def hold() -> None:
         with store.writing() as connection:
@@ -191,7 +192,7 @@ def test_a_writer_waits_for_the_one_before_and_sees_what_it_wrote(door: Backdoor
     with other.writing() as connection:
         order.append("second")
         assert [entry for _, entry in other.after(connection, 0)] == [first]
-        other.append(connection, line(2, first.hash))
+        other.append(connection, line(store, 2, first.hash))
     holder.join()
     assert order == ["first", "second"]
 
@@ -200,7 +201,8 @@ def test_a_killed_writer_leaves_nothing_and_holds_up_nobody(door: Backdoor, stor
     code = """
 store = open_store(url, create=False)
 with store.writing() as connection:
-    entry = Entry(dataset='d', seq=1, time='', kind='', body='', previous=GENESIS, hash='h')
+    said = dict(dataset='d', seq=1, time='', kind='cap', writer=store.user(), body='{}', previous=GENESIS)
+    entry = Entry(**said, hash=entry_hash(**said))
     store.append(connection, entry)
     print('written', flush=True)
     time.sleep(60)
@@ -210,8 +212,8 @@ with store.writing() as connection:
     assert victim.stdout.readline() == "written\n"
     victim.send_signal(signal.SIGKILL)
     victim.communicate()
-    write(store, line(1))
-    assert read(store) == [line(1)]
+    write(store, line(store, 1))
+    assert read(store) == [line(store, 1)]
 
 
 # What two processes, and two sweeps, do to one data set.
@@ -345,9 +347,71 @@ def test_any_change_is_noticed_on_opening_and_by_verify(door: Backdoor, used: Le
     door.unguard()
     door.sql(change)
     with pytest.raises(LedgerCorruptError):
-        Ledger.open(door.url)
+        Ledger.open(door.url).search_state("first")
     with pytest.raises(LedgerCorruptError):
         used.verify_chain()
+
+
+DAMAGE = [
+    "UPDATE entries SET body = replace(body, '60', '10') WHERE kind = 'lease'",
+    "UPDATE entries SET body = 'no JSON' WHERE kind = 'lease'",
+    "UPDATE entries SET dataset = 'other' WHERE seq = 1 AND dataset = 'digits'",
+    "DELETE FROM entries WHERE seq = 4",
+    "DELETE FROM heads WHERE dataset = 'digits'",
+]
+
+
+@pytest.mark.parametrize("change", DAMAGE)
+def test_a_damaged_data_set_is_refused_by_itself_and_its_records_and_names_stay_taken(
+    door: Backdoor, used: Ledger, change: str
+) -> None:
+    used.set_cap("mnist", 8.0, 1e-4)
+    for dataset, name in (("digits", "second"), ("mnist", "third")):
+        used.open_search(dataset, name, filter=TRAINING_STEPS, epsilon=4.0, delta=1e-5, fingerprint=f"sha256:{dataset}")
+    door.unguard()
+    door.sql(change)
+    door.guard()
+    again = Ledger.open(door.url)
+    assert list(again.damage()) == (["digits", "other"] if "'other'" in change else ["digits"])
+    assert set(again.datasets()) == {"digits", "mnist", *again.damage()}
+    for use in (
+        lambda: again.dataset_state("digits"),
+        lambda: again.search_state("first"),
+        lambda: again.search_state("second"),
+        lambda: again.reserve("second", "b", 1),
+        lambda: again.set_cap("digits", 9.0, 1e-4),
+        lambda: again.verify_chain("digits"),
+        again.verify_chain,
+    ):
+        with pytest.raises(LedgerCorruptError):
+            use()
+    assert "digits" in again.verify_chain("mnist")
+    lease_and_close(again, "third")
+    assert again.has_search("second")
+    search: dict[str, Any] = {"filter": TRAINING_STEPS, "epsilon": 4.0, "delta": 1e-5}
+    with raises_code(BudgetRefusedError, "dataset-known-otherwise"):
+        again.open_search("elsewhere", "fourth", fingerprint="sha256:digits", **search)
+    with raises_code(LedgerError, "search-name-taken"):
+        again.open_search("elsewhere", "second", **search)
+    again.open_search("elsewhere", "fourth", fingerprint="sha256:elsewhere", **search)  # the control
+
+
+def lease_and_close(ledger: Ledger, search: str) -> None:
+    ledger.reserve(search, "b", 1)
+    lease(ledger, search, "b", 1)
+    ledger.close_search(search)
+
+
+def test_a_damaged_data_set_cannot_lay_claim_to_anothers_records(door: Backdoor, used: Ledger) -> None:
+    search: dict[str, Any] = {"filter": TRAINING_STEPS, "epsilon": 4.0, "delta": 1e-5}
+    used.open_search("digits", "second", fingerprint="sha256:1", **search)
+    used.open_search("evil", "mine", fingerprint="sha256:2", **search)
+    door.unguard()
+    door.sql("UPDATE entries SET body = replace(body, 'sha256:2', 'sha256:1') WHERE dataset = 'evil'")
+    door.guard()
+    again = Ledger.open(door.url)
+    assert list(again.damage()) == ["evil"]
+    again.open_search("digits", "third", fingerprint="sha256:1", **search)
 
 
 def test_losing_the_tail_with_its_head_is_noticed_by_who_saw_it(door: Backdoor, used: Ledger) -> None:

@@ -40,6 +40,27 @@ def dataset(draft: Draft) -> Iterator[GateFinding]:
 
 
 @gate("dataset", "privacy.unit")
+def block(draft: Draft) -> Iterator[GateFinding]:
+    """Allow blocks only for the user's own records, and only if the unit is a record."""
+    data, privacy = draft.experiment.dataset, draft.experiment.privacy
+    if data.path is not None and "/" in data.name:
+        rule = "a `/` in a name separates a table from its block"
+        yield GateFinding("block-invalid", "dataset.name", rule, "Use another character, or write `dataset.block`.")
+    if data.block is None:
+        return
+    if data.path is None:
+        rule = "a shipped data set has no blocks"
+        yield GateFinding("block-invalid", "dataset.block", rule, "Remove the key.")
+    if privacy.unit == "user":
+        rule = (
+            "blocks cannot be used with `privacy.unit: user`: a user may have records in several blocks, and then the "
+            "user's total is not the total of any block"
+        )
+        fix = "Remove `block`. All records then share one budget for each user."
+        yield GateFinding("block-of-users", "dataset.block", rule, fix)
+
+
+@gate("dataset", "privacy.unit")
 def unit(draft: Draft) -> Iterator[GateFinding]:
     """If users are protected, require a data set that assigns each record to a user."""
     data, privacy = draft.experiment.dataset, draft.experiment.privacy
@@ -95,4 +116,4 @@ def protected_scores(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("validation-empty", f"{at}.fraction", rule, "Raise the fraction.")
 
 
-DATA_GATES: tuple[Gate, ...] = (dataset, unit, protected_scores)
+DATA_GATES: tuple[Gate, ...] = (dataset, block, unit, protected_scores)

@@ -9,6 +9,7 @@ from decimal import ROUND_CEILING, Context
 from typing import Any
 
 __all__ = [
+    "blocks_text",
     "counted",
     "curve_text",
     "detail",
@@ -102,6 +103,17 @@ def settings_text(settings: Mapping[str, Any]) -> str:
 def curve_text(curve: Sequence[Mapping[str, float]]) -> str:
     """Return the (ε, δ) pairs of a curve on one line."""
     return "; ".join(f"ε = {plain(row['epsilon'])} at δ = {plain(row['delta'])}" for row in curve) or "none"
+
+
+def blocks_text(blocks: Sequence[str] | None) -> str:
+    """Return the blocks on which a search counts, and what that rests on, on one line."""
+    if blocks is None:
+        return "none: the table is used whole"
+    return (
+        f"{', '.join(blocks)}; the whole (ε, δ) of the search counts on each of them, and the figures here are "
+        f"those of {blocks[0]}. That each record is in one block, which depends on that record alone, is the word "
+        "of the data's owner"
+    )
 
 
 def splits_text(splits: Sequence[str]) -> str:

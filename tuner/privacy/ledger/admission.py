@@ -10,6 +10,7 @@ from tuner.errors import BudgetRefusedError, InputError, LedgerError
 from tuner.privacy.accountant.filters import Filter, FixedOrder
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.rdp import require_order
+from tuner.privacy.ledger.blocks import table_of
 from tuner.privacy.ledger.state import Committed, DatasetState, SearchState, exact_sum
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "require_name",
     "require_search",
     "require_unsampled",
+    "require_writer",
     "unfit",
     "units_at",
 ]
@@ -161,23 +163,27 @@ def require_unsampled(mechanism: SampledGaussian) -> None:
 def admit_name(states: Mapping[str, DatasetState], dataset: str, search: str, fingerprint: str | None) -> None:
     """Refuse a search if its name is taken, or if the ledger knows its records as public or under another name."""
     for state in states.values():
-        if search in state.by_name:
+        if search in state.by_name or search in state.doubtful:
             raise LedgerError(
                 "search-name-taken",
                 f"A search named {search!r} exists on data set {state.dataset!r}. Choose another name, or resume it.",
             )
+    own = states.get(dataset)
+    if own is not None and fingerprint in own.fingerprints:
+        return  # whatever the entries of a damaged data set say
     for state in states.values():
-        if fingerprint in state.public or (fingerprint in state.fingerprints and state.dataset != dataset):
+        if fingerprint in state.public or fingerprint in state.fingerprints:
             raise not_admitted()
 
 
 def admit_own(states: Mapping[str, DatasetState], dataset: str) -> None:
     """Refuse a user's own records under a new name if the ledger holds other own records as private.
 
-    The new name may hide records that the ledger knows. To compare them here would tell whoever asks whether a guess of
-    the records is right, so a right and a wrong guess get the same answer.
+    A block of a known table is no new name. A new name may hide records that the ledger knows. To compare them here
+    would tell whoever asks whether a guess of the records is right, so a right and a wrong guess get the same answer.
     """
-    entered = dataset in states and (states[dataset].cap is not None or states[dataset].searches)
+    table = [state for name, state in states.items() if table_of(name) == table_of(dataset)]
+    entered = any(state.cap is not None or state.searches for state in table)
     if not entered and any(state.has_own for state in states.values()):
         raise not_admitted()
 
@@ -197,10 +203,22 @@ def require_search(states: Mapping[str, DatasetState], search: str) -> SearchSta
     """Return the search named `search` on any data set; raise `LedgerError` if no search has this name."""
     for state in states.values():
         if search in state.by_name:
-            return state.by_name[search]
+            return state.intact().by_name[search]
+    for state in states.values():
+        state.intact()  # the search may be one of a damaged data set
     raise LedgerError(
         "search-not-found", f"The ledger has no search named {search!r}. Check the name and the URL of the ledger."
     )
+
+
+def require_writer(writer: str, user: object, search: object) -> None:
+    """Raise `LedgerError` unless an entry about a search is written by the search's user."""
+    if writer != user:
+        raise LedgerError(
+            "ledger-other-user",
+            f"Search {search!r} belongs to the user {user!r}, so {writer!r} cannot write to it. Nothing is charged. "
+            f"Continue as {user!r}, or start a search of your own.",
+        )
 
 
 def require_name(value: object, what: str) -> None:

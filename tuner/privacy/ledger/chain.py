@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection
 
 from tuner.errors import LedgerCorruptError
+from tuner.privacy.ledger.blocks import table_of
 from tuner.privacy.ledger.entries import Entry, canonical, entry_hash
 from tuner.privacy.ledger.prices import check_prices
 from tuner.privacy.ledger.rules import checked_state_after, state_after
@@ -21,7 +24,11 @@ __all__ = ["Chain", "Write"]
 
 
 class Chain:
-    """Entries of one store and the states of its data sets. A read verifies the entries added since the last read."""
+    """Entries of one store and the states of its data sets. A read verifies the entries added since the last read.
+
+    If the entries of a data set contradict each other, that data set is damaged and the others are read on. A store
+    that cannot be read at all is an error.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -41,9 +48,10 @@ class Chain:
     def write(self) -> Iterator[Write]:
         """Begin a write transaction, which excludes all other writers; commit it if the block ends without an error."""
         with self._lock:
+            writer = self.store.user()
             with self.store.writing() as connection:
                 states, last = self._fold(connection, self._states, self._last)
-                write = Write(self.store, connection, states, last)
+                write = Write(self.store, connection, states, last, writer=writer)
                 yield write
             # This line runs only after the commit. A failed transaction leaves the states in memory unchanged.
             self._states, self._last = write.states, write.last
@@ -54,27 +62,43 @@ class Chain:
             rows = self.store.after(connection, 0)
         states: dict[str, DatasetState] = {}
         history = []
-        for entry in (entry for _, entry in rows if entry.dataset == dataset):
-            states[dataset] = checked_state_after(states, entry)
-            history.append((entry, states[dataset]))
+        for _, entry in rows:
+            if entry.dataset == dataset:
+                states[dataset] = checked_state_after(states, entry)
+                history.append((entry, states[dataset]))
+            elif table_of(entry.dataset) == table_of(dataset):  # a search may count on several blocks of its table
+                states[entry.dataset] = _read_on(states, entry)
         return history
 
-    def verify(self) -> None:
-        """Read the whole store again, and raise `LedgerCorruptError` if it is damaged or contradicts itself."""
+    def hash_of(self, dataset: str, seq: int) -> str | None:
+        """Return the hash of an entry, by its data set and number; None if there is none."""
+        with self._lock, self.store.reading() as connection:
+            return self.store.hash_of(connection, dataset, seq)
+
+    def verify(self) -> dict[str, LedgerCorruptError]:
+        """Read the whole store again, and return what is wrong with each damaged data set.
+
+        Raise `LedgerCorruptError` if the store itself is damaged.
+        """
         with self._lock:
             with self.store.reading() as connection:
                 self.store.backend.check_integrity(connection)
                 fresh, _ = self._fold(connection, {}, 0)
             remembered = self._states
+        damage = {name: state.damage for name, state in fresh.items() if state.damage is not None}
         for dataset, state in remembered.items():
-            if dataset not in fresh or fresh[dataset].seq < state.seq:
-                raise LedgerCorruptError(
+            if dataset not in damage and (dataset not in fresh or fresh[dataset].seq < state.seq):
+                damage[dataset] = LedgerCorruptError(
                     "ledger-damaged",
                     f"Data set {dataset!r} had {state.seq} entries in the ledger and now has fewer. Restore the ledger "
                     "from a backup.",
                 )
-        for state in fresh.values():
-            check_prices(state)
+        for dataset, state in fresh.items():
+            try:
+                check_prices(state)
+            except LedgerCorruptError as error:
+                damage.setdefault(dataset, error)
+        return damage
 
     def _fold(
         self, connection: Connection, states: dict[str, DatasetState], last: int
@@ -82,17 +106,19 @@ class Chain:
         """Read and verify the entries after row `last`. Return the new states and the number of the last row read."""
         states = dict(states)
         for row, entry in self.store.after(connection, last):
-            states[entry.dataset] = checked_state_after(states, entry)
+            states[entry.dataset] = _read_on(states, entry)
             last = row
         heads = self.store.heads(connection)
         folded = {name: (state.seq, state.head) for name, state in states.items()}
         for name in sorted(heads.keys() | folded.keys()):
-            if heads.get(name) != folded.get(name):
-                raise LedgerCorruptError(
+            state = states.get(name) or DatasetState(dataset=name)
+            if heads.get(name) != folded.get(name) and state.damage is None:
+                damage = LedgerCorruptError(
                     "ledger-damaged",
                     f"The last entry of data set {name!r} is {folded.get(name)}, but the ledger recorded "
                     f"{heads.get(name)}. Entries were lost or changed. Restore the ledger from a backup.",
                 )
+                states[name] = replace(state, damage=damage)
         return states, last
 
 
@@ -104,8 +130,10 @@ class Write:
         last: row number of the last entry.
     """
 
-    def __init__(self, store: Store, connection: Connection, states: dict[str, DatasetState], last: int) -> None:
-        self._store, self._connection = store, connection
+    def __init__(
+        self, store: Store, connection: Connection, states: dict[str, DatasetState], last: int, *, writer: str
+    ) -> None:
+        self._store, self._connection, self._writer = store, connection, writer
         self.states, self.last = states, last
 
     def order(self, dataset: str) -> float | None:
@@ -118,17 +146,41 @@ class Write:
 
         Raises:
             BudgetRefusedError: the entry would exceed a cap.
-            LedgerError: the earlier entries do not allow the entry.
+            LedgerError: the earlier entries do not allow the entry, or the data set is damaged.
         """
-        before = self.states.get(dataset, DatasetState(dataset=dataset))
+        before = self.states.get(dataset, DatasetState(dataset=dataset)).intact()
         body = canonical(data)
         # Only the day. The hours of charges would tell when trials ended, and how many runs a sealed search made.
         search = before.by_name.get(str(data.get("search", "")))
         sealed = search is not None and search.charged_whole
         time = search.opened_time if search is not None and sealed else datetime.now(UTC).strftime("%Y-%m-%d")
         seq, previous = before.seq + 1, before.head
-        digest = entry_hash(dataset=dataset, seq=seq, time=time, kind=kind, body=body, previous=previous)
-        entry = Entry(dataset=dataset, seq=seq, time=time, kind=kind, body=body, previous=previous, hash=digest)
+        fields: dict[str, Any] = {
+            "dataset": dataset, "seq": seq, "time": time, "kind": kind, "writer": self._writer, "body": body,
+            "previous": previous,
+        }  # fmt: skip
+        entry = Entry(**fields, hash=entry_hash(**fields))
         # Readers apply the same rules, so they accept every entry that is written.
         self.states[dataset] = state_after(self.states, entry)
         self.last = self._store.append(self._connection, entry)
+
+
+def _read_on(states: dict[str, DatasetState], entry: Entry) -> DatasetState:
+    """Return the state of a data set after an entry from the store. A bad entry damages its own data set alone."""
+    state = states.get(entry.dataset) or DatasetState(dataset=entry.dataset)
+    if state.damage is None:
+        try:
+            return checked_state_after(states, entry)
+        except LedgerCorruptError as error:
+            state = replace(state, damage=error)
+    # The records and names of a damaged data set stay taken, or its records could be used under another name.
+    with suppress(ValueError, RecursionError):
+        data = json.loads(entry.body)
+        if isinstance(data, dict):
+            named, known = data.get("search"), data.get("fingerprint")
+            return replace(
+                state,
+                doubtful=state.doubtful | ({named} if isinstance(named, str) else set()),
+                fingerprints=state.fingerprints | ({known} if isinstance(known, str) else set()),
+            )
+    return state

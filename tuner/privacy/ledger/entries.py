@@ -46,6 +46,7 @@ class Entry:
         time: day on which the entry was written, UTC, such as `2026-11-24`. It is for people only; no rule uses it.
         kind: `cap`, `grant`, `public`, `void`, `open_search`, `begin`, `reserve`, `lease`, `settle`, `close_search`,
             `reopen_search` or `card`.
+        writer: the database role or the account of the operating system that wrote the entry.
         body: content of the entry, as canonical JSON.
         previous: hash of the previous entry, or `GENESIS`.
         hash: SHA-256 of the other fields, hexadecimal.
@@ -55,6 +56,7 @@ class Entry:
     seq: int
     time: str
     kind: str
+    writer: str
     body: str
     previous: str
     hash: str
@@ -68,10 +70,18 @@ class Entry:
         return data
 
 
-def entry_hash(*, dataset: str, seq: int, time: str, kind: str, body: str, previous: str) -> str:
-    """Return the SHA-256 of all fields of an entry except the hash itself."""
-    fields = {"body": body, "dataset": dataset, "kind": kind, "previous": previous, "seq": seq, "time": time}
-    return hashlib.sha256(_text(fields).encode("ascii")).hexdigest()
+def entry_hash(*, dataset: str, seq: int, time: str, kind: str, writer: str, body: str, previous: str) -> str:
+    """Return the SHA-256 of all fields of an entry except the hash itself.
+
+    The fields are hashed as JSON in UTF-8, with sorted keys and without spaces. The trigger of a PostgreSQL ledger
+    computes the same text (`stores/postgresql_rules.py`), so only what both programs escape alike is escaped.
+    """
+    fields = {
+        "body": body, "dataset": dataset, "kind": kind, "previous": previous, "seq": seq, "time": time,
+        "writer": writer,
+    }  # fmt: skip
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _text(value: object) -> str:

@@ -256,6 +256,8 @@ def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | N
 
 def _opened(search: SearchState) -> str:
     text = f"Opened with the claim ε = {search.epsilon:g}, δ = {search.delta:g} for each {search.unit}"
+    if search.mirror_of is not None:
+        text += f"; the part on this block of {search.mirror_of}, whose whole claim counts on each of its blocks"
     if search.charged_whole:
         return f"{text}. Sealed: only the best of a hidden number of runs is released. No later event is shown."
     if search.validation_claim is not None:
@@ -271,7 +273,8 @@ def _search_line(search: SearchState) -> SearchLine:
         search=search.search,
         user=search.user,
         unit=search.unit,
-        mode="sealed selection" if hidden else "composition",
+        mode=("sealed selection" if hidden else "composition")
+        + ("" if search.mirror_of is None else f" on several blocks, charged as {search.mirror_of}"),
         cap_kind=search.filter.kind,
         cap_text=search.filter.summary,
         step_cap=search.filter.most_steps,

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
-from tuner.errors import BudgetRefusedError, InputError, LedgerError
+from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, LedgerError
 from tuner.privacy.accountant.filters import Filter
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
 from tuner.privacy.ledger.admission import (
@@ -23,7 +23,8 @@ from tuner.privacy.ledger.admission import (
     require_search,
     units_at,
 )
-from tuner.privacy.ledger.chain import Chain
+from tuner.privacy.ledger.blocks import mirror_name, mirrors_of
+from tuner.privacy.ledger.chain import Chain, Write
 from tuner.privacy.ledger.entries import Entry, canonical
 from tuner.privacy.ledger.key import LedgerKey
 from tuner.privacy.ledger.state import TRAINING, VALIDATION, DatasetCap, DatasetState, PoolState, SearchState
@@ -62,7 +63,8 @@ class Ledger:
 
         Raises:
             InputError: the URL names no SQLite file or PostgreSQL database, or the database's driver is not installed.
-            LedgerCorruptError: a hash chain is broken, or the file or database is unreadable or not a ledger.
+            LedgerCorruptError: the file or database is unreadable or not a ledger. If only a data set of it is damaged,
+                the ledger opens, and using that data set raises this error.
             LedgerError: the ledger does not exist (with `create=False`), cannot be opened or has another format.
         """
         return cls(open_store(url, create=create))
@@ -173,11 +175,11 @@ class Ledger:
         validation: Filter | None = None,
         validation_claim: tuple[float, float] | None = None,
         unit: str = "record",
-        user: str | None = None,
         fingerprint: str | None = None,
         details: Mapping[str, Any] | None = None,
+        blocks: Sequence[str] = (),
     ) -> None:
-        """Open a search. Its whole (ε, δ) then counts against the cap of the data set.
+        """Open a search of the current user. Its whole (ε, δ) then counts against the cap of the data set.
 
         Args:
             dataset: name of the data set.
@@ -194,18 +196,18 @@ class Ledger:
             fingerprint: keyed checksum of the data. Data that the ledger knows as public or under another name are
                 refused.
             details: notes on the search, as plain JSON. The key `own` says that the records are the user's own.
+            blocks: other data sets on which the whole claim counts too (`blocks.py`). If one of them refuses, nothing
+                is opened.
 
         Raises:
-            BudgetRefusedError: the claim exceeds the data set's cap or the user's share, a filter exceeds its claim,
-                the data set's searches protect another unit, or the ledger knows the data under another name.
+            BudgetRefusedError: the claim exceeds a data set's cap or the user's share, a filter exceeds its claim,
+                a data set's searches protect another unit, or the ledger knows the data under another name.
             LedgerError: the name of the search exists already.
         """
         require_name(dataset, "dataset")
         require_name(search, "search")
         require_epsilon(epsilon)
         require_delta(delta)
-        user = self.user() if user is None else user
-        require_name(user, "user")
         if fingerprint is not None:
             require_name(fingerprint, "fingerprint")
         check_pools(filter, validation)
@@ -222,7 +224,7 @@ class Ledger:
                 "filter": validation.body(), "epsilon": float(claim[0]), "delta": float(claim[1])
             },
             "unit": unit,
-            "user": user,
+            "user": self.user(),
             "adjacency": "add_or_remove_one",
             "accounting": "selection" if filter.charged_whole else "composition",
             "epsilon": float(epsilon),
@@ -231,12 +233,23 @@ class Ledger:
             "details": dict(details or {}),
             # Cards show a hash that covers this entry. The nonce hides whatever in it could be guessed.
             "nonce": secrets.token_hex(16),
+            "blocks": list(blocks),
+            "mirror_of": None,
         }  # fmt: skip
         canonical(body)
         with self._chain.write() as write:
-            if "own" in (details or {}):
+            own = {key: value for key, value in (details or {}).items() if key == "own"}
+            if own:
                 admit_own(write.states, dataset)
             _require_same_users(write.states.get(dataset), fingerprint, (details or {}).get("users"), search)
+            for block in blocks:
+                require_name(block, "dataset")
+                mirror: dict[str, Any] = {
+                    "search": mirror_name(search, block), "blocks": [], "mirror_of": search, "fingerprint": None,
+                    "details": own, "nonce": secrets.token_hex(16),
+                    "units": units_at(write.order(block), filter, validation),
+                }  # fmt: skip
+                write(block, "open_search", {**body, **mirror})
             write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), filter, validation)})
 
     def begin_sealed(self, search: str) -> None:
@@ -247,7 +260,9 @@ class Ledger:
             LedgerError: the search is not sealed or not open, or has already begun.
         """
         with self._chain.write() as write:
-            write(require_search(write.states, search).dataset, "begin", {"search": search})
+            state = require_search(write.states, search)
+            _begin_mirrors(write, state)
+            write(state.dataset, "begin", {"search": search})
 
     def reserve(
         self, search: str, trial: str, steps: int, *, mechanism: SampledGaussian | None = None, pool: str = TRAINING
@@ -299,9 +314,10 @@ class Ledger:
         """
         require_steps(steps, minimum=1)
         with self._chain.write() as write:
-            dataset = require_search(write.states, search).dataset
+            state = require_search(write.states, search)
             body = {"search": search, "trial": trial, "steps": steps, "pool": pool, "mechanism": mechanism.body()}
-            write(dataset, "lease", body)
+            _begin_mirrors(write, state)
+            write(state.dataset, "lease", body)
 
     def settle(self, search: str, trial: str, steps_taken: int, *, leases: Sequence[tuple[str, int]] = ()) -> None:
         """End a trial, and free the steps that it reserved in either pool but never leased.
@@ -330,6 +346,9 @@ class Ledger:
             state = require_search(write.states, search)
             if state.status == "open":
                 write(state.dataset, "close_search", {"search": search})
+                for mirror in mirrors_of(write.states, state):
+                    if mirror.status == "open":
+                        write(mirror.dataset, "close_search", {"search": mirror.search})
 
     def reopen_search(self, search: str) -> None:
         """Reopen a closed search with its old claim. Do nothing if it is open, or if it is sealed and has begun.
@@ -342,8 +361,9 @@ class Ledger:
             if state.status == "open" or state.begun:
                 return
             validation = state.validation.filter if state.validation else None
-            units = units_at(write.order(state.dataset), state.filter, validation)
-            write(state.dataset, "reopen_search", {"search": search, "units": units})
+            for each in (*(mirror for mirror in mirrors_of(write.states, state) if not mirror.begun), state):
+                units = units_at(write.order(each.dataset), state.filter, validation)
+                write(each.dataset, "reopen_search", {"search": each.search, "units": units})
 
     def record_card(self, search: str, card_sha256: str, kind: str) -> None:
         """Record that a privacy card with this hash and this kind was issued for `search`."""
@@ -368,12 +388,32 @@ class Ledger:
         return require_search(self._chain.read(), search)
 
     def dataset_state(self, dataset: str) -> DatasetState:
-        """Return the current state of a data set. If the data set has no entry, the state is empty."""
-        return self._chain.read().get(dataset, DatasetState(dataset=dataset))
+        """Return the current state of a data set. If the data set has no entry, the state is empty.
+
+        Raise `LedgerCorruptError` if the data set is damaged.
+        """
+        return self._chain.read().get(dataset, DatasetState(dataset=dataset)).intact()
+
+    def states(self) -> Mapping[str, DatasetState]:
+        """Return the current state of each data set by name; for a damaged data set, its state before the damage."""
+        return dict(self._chain.read())
 
     def datasets(self) -> tuple[str, ...]:
-        """Return the sorted names of all data sets with an entry."""
+        """Return the sorted names of all data sets with an entry, damaged ones included."""
         return tuple(sorted(self._chain.read()))
+
+    def damage(self) -> dict[str, LedgerCorruptError]:
+        """Return the error of each damaged data set, by its name."""
+        states = self._chain.read()
+        return {name: state.damage for name, state in sorted(states.items()) if state.damage is not None}
+
+    def has_entry(self, dataset: str, seq: int, digest: str) -> bool:
+        """Return whether the entry of a data set with the number `seq` has this hash."""
+        return self._chain.hash_of(dataset, seq) == digest
+
+    def has_search(self, search: str) -> bool:
+        """Return whether a search has this name, even on a damaged data set."""
+        return any(search in state.by_name or search in state.doubtful for state in self._chain.read().values())
 
     def state_at(self, dataset: str, seq: int) -> DatasetState:
         """Return the state of a data set right after its entry with the number `seq`."""
@@ -384,13 +424,24 @@ class Ledger:
         """Read and verify all entries of a data set again, and return each with the data set's state after it."""
         return self._chain.entries(dataset)
 
-    def verify_chain(self) -> None:
+    def verify_chain(self, dataset: str | None = None) -> dict[str, LedgerCorruptError]:
         """Read the whole ledger again, and raise `LedgerCorruptError` if it is damaged or contradicts itself.
 
         The check covers the database file, the hash chain, the recorded last entry of each data set, the ledger's
-        rules, the prices and the claims.
+        rules, the prices and the claims. If `dataset` is given, damage of other data sets is returned, not raised.
         """
-        self._chain.verify()
+        damage = self._chain.verify()
+        for name, error in damage.items():
+            if dataset in {None, name}:
+                raise error
+        return damage
+
+
+def _begin_mirrors(write: Write, search: SearchState) -> None:
+    """Commit the claim of a search on its other blocks, before its first charge."""
+    for mirror in mirrors_of(write.states, search):
+        if not mirror.begun:
+            write(mirror.dataset, "begin", {"search": mirror.search})
 
 
 def _require_fit(filter: Filter, epsilon: float, delta: float, whose: str) -> None:

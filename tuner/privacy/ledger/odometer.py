@@ -107,7 +107,7 @@ class _Spent:
 
     @classmethod
     def of(cls, pool: PoolState, *, begun: bool) -> _Spent:
-        if pool.filter.charged_whole:
+        if pool.filter.charged_whole or begun:  # a mirror's steps are in another data set, so its claim counts
             return cls((), pool.claim, whole=begun)
         parts = tuple((mechanism, steps) for mechanism, steps in pool.leased.items() if steps)
         order = pool.filter.renyi_order

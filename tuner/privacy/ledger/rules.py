@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
 from math import isfinite
 from types import MappingProxyType
 from typing import Any
@@ -11,11 +12,21 @@ from typing import Any
 from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, LedgerError, TunerError
 from tuner.privacy.accountant.filters import from_body
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
-from tuner.privacy.ledger.admission import admit, admit_name, admit_search, check_pools, require_unsampled, unfit
+from tuner.privacy.ledger.admission import (
+    admit,
+    admit_name,
+    admit_search,
+    check_pools,
+    require_unsampled,
+    require_writer,
+    unfit,
+)
+from tuner.privacy.ledger.blocks import admit_division, require_mirrors
 from tuner.privacy.ledger.entries import Entry, entry_hash
 from tuner.privacy.ledger.state import (
     TRAINING,
     VALIDATION,
+    Committed,
     DatasetCap,
     DatasetState,
     PoolState,
@@ -44,7 +55,13 @@ def checked_state_after(states: Mapping[str, DatasetState], entry: Entry) -> Dat
             "ledger-chain-broken", where, f"its previous hash is {entry.previous} and should be {state.head}"
         )
     found = entry_hash(
-        dataset=entry.dataset, seq=entry.seq, time=entry.time, kind=entry.kind, body=entry.body, previous=entry.previous
+        dataset=entry.dataset,
+        seq=entry.seq,
+        time=entry.time,
+        kind=entry.kind,
+        writer=entry.writer,
+        body=entry.body,
+        previous=entry.previous,
     )
     if found != entry.hash:
         raise contradiction("ledger-chain-broken", where, f"its hash is {entry.hash} and should be {found}")
@@ -66,6 +83,9 @@ def state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetStat
     Entries contain their prices, and only integers and decimals are summed. So every machine computes the same state
     from the same ledger.
 
+    An entry about a search is written by the search's user. Whether the writer of a cap or a share owns the data, only
+    the database can know: a trigger of PostgreSQL checks it, and a file cannot.
+
     Raises:
         BudgetRefusedError: the entry would exceed a cap.
         LedgerError: another rule forbids the entry.
@@ -83,12 +103,21 @@ def state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetStat
         case "void":
             changed = replace(state, voids=(*state.voids, _void(data, entry)))
         case "open_search":
+            require_writer(entry.writer, data["user"], data["search"])
             admit_name(states, entry.dataset, data["search"], data["fingerprint"])
+            admit_division(states, entry.dataset)
             changed = _open(state, data, entry)
         case _:
             search = state.by_name.get(data["search"])
             if search is None:
                 raise ValueError(f"search {data['search']!r} was never opened")
+            require_writer(entry.writer, search.user, search.search)
+            if entry.kind in {"lease", "begin"}:
+                require_mirrors(states, search)
+            if entry.kind in {"reserve", "begin"}:
+                for block in filter(None, map(states.get, search.blocks)):
+                    if block.damage is None:  # the owner of each block may have lowered its cap
+                        admit(block, 0.0, 0.0, units=0, user=search.user, what=f"search {search.search!r}")
             changed = state.with_search(_of_search(state, search, entry, data))
     return replace(changed, seq=entry.seq, head=entry.hash)
 
@@ -121,18 +150,22 @@ def _grant(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
             f"Data set {state.dataset!r} has no cap, so there is nothing to share. Set a cap: tune budget set "
             f"{state.dataset} --epsilon E --delta D.",
         )
-    others = [other for name, other in state.grants.items() if name != user]
-    total_epsilon = exact_sum(*(other.epsilon for other in others), share.epsilon)
-    total_delta = exact_sum(*(other.delta for other in others), share.delta)
+    held = _held_by_others(state, user)
+    total = exact_sum(held[0], share.epsilon), exact_sum(held[1], share.delta)
     before = state.grants.get(user, Share(0.0, 0.0))
     lower = share.epsilon <= before.epsilon and share.delta <= before.delta
-    if not lower and (total_epsilon > exact_sum(state.cap.epsilon) or total_delta > exact_sum(state.cap.delta)):
-        lacking = unfit((total_epsilon, total_delta), (state.cap.epsilon, state.cap.delta))
+    if not lower and (total[0] > exact_sum(state.cap.epsilon) or total[1] > exact_sum(state.cap.delta)):
+        left = [
+            max(exact_sum(cap, -other), Decimal(0))
+            for cap, other in zip((state.cap.epsilon, state.cap.delta), held, strict=True)
+        ]
         raise BudgetRefusedError(
             "shares-exceed-cap",
-            f"With this share for {user!r}, the shares of data set {state.dataset!r} sum to ε = "
-            f"{float(total_epsilon)!r}, δ = {float(total_delta)!r}. Its cap is ε = {state.cap.epsilon!r}, "
-            f"δ = {state.cap.delta!r}. {lacking}. Grant less, or lower another share first.",
+            f"The cap of data set {state.dataset!r} is ε = {state.cap.epsilon!r}, δ = {state.cap.delta!r}. Other users "
+            f"hold ε = {float(held[0])!r}, δ = {float(held[1])!r}: each their share, or what their searches have "
+            f"committed if that is more or they have no share. So at most ε = {float(left[0])!r}, "
+            f"δ = {float(left[1])!r} is left for {user!r} (asked for ε = {share.epsilon!r}, δ = {share.delta!r}). "
+            f"{unfit(total, (state.cap.epsilon, state.cap.delta))}. Grant less, lower another share, or raise the cap.",
         )
     return replace(state, grants=state.grants.with_item(user, share))
 
@@ -157,6 +190,19 @@ def _void(data: Mapping[str, Any], entry: Entry) -> Void:
     if found.use not in {"public", "not private"} or not all(isinstance(text, str) for text in vars(found).values()):
         raise ValueError("a void total needs a use and a reason")
     return found
+
+
+def _held_by_others(state: DatasetState, user: str) -> tuple[Decimal, Decimal]:
+    """Return the (ε, δ) of the cap that others than `user` hold: the larger of their share and what they committed.
+
+    What a user has committed without a share, or before the share was lowered, is gone from the cap all the same.
+    """
+    epsilon, delta = Decimal(0), Decimal(0)
+    for other in {*state.grants, *state.committed_of} - {user}:
+        share, used = state.grants.get(other, Share(0.0, 0.0)), state.committed_of.get(other, Committed())
+        epsilon = exact_sum(epsilon, max(exact_sum(share.epsilon), used.epsilon))
+        delta = exact_sum(delta, max(exact_sum(share.delta), used.delta))
+    return epsilon, delta
 
 
 def _open(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> DatasetState:
@@ -191,6 +237,8 @@ def _open(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> Dataset
         units=_units(data),
         opened_seq=entry.seq,
         opened_time=entry.time,
+        blocks=tuple(data.get("blocks", ())),
+        mirror_of=data.get("mirror_of"),
     )
     _admit(state, search)
     return state.with_search(search)
@@ -318,14 +366,16 @@ def _settle(search: SearchState, data: Mapping[str, Any]) -> SearchState:
 
 
 def _begin(state: DatasetState, search: SearchState) -> SearchState:
-    if not search.charged_whole or search.status != "open" or search.begun:
-        found = "is not sealed" if not search.charged_whole else "has already begun" if search.begun else "is closed"
+    whole = search.charged_whole or search.mirror_of is not None
+    if not whole or search.status != "open" or search.begun:
+        found = "is not sealed" if not whole else "has already begun" if search.begun else "is closed"
         raise LedgerError(
             "search-not-open",
             f"Search {search.search!r} {found}. Only an open sealed search can begin, and only once. Start a new "
             "search.",
         )
-    admit(state, 0.0, 0.0, units=0, user=search.user, what=f"search {search.search!r}")
+    if search.mirror_of is None:
+        admit(state, 0.0, 0.0, units=0, user=search.user, what=f"search {search.search!r}")
     # Close the search now, because an entry at its end would show when the search ended.
     return replace(search, begun=True, status="closed")
 
@@ -348,6 +398,12 @@ def _units(data: Mapping[str, Any]) -> int | None:
 
 def _account(search: SearchState, data: Mapping[str, Any], what: str) -> tuple[str, PoolState, TrialAccount]:
     """Return the name and state of the pool in which an entry reserves or leases steps, and the trial's account."""
+    if search.mirror_of is not None:
+        raise LedgerError(
+            "block-mirror",
+            f"{search.search!r} is the part of search {search.mirror_of!r} on one of its blocks and cannot {what}. Use "
+            "the search itself.",
+        )
     if search.charged_whole:
         raise LedgerError(
             "sealed-charged-whole",

@@ -8,7 +8,7 @@ from decimal import Context, Decimal, Inexact
 from functools import cached_property
 from typing import Any
 
-from tuner.errors import LedgerError
+from tuner.errors import LedgerCorruptError, LedgerError
 from tuner.privacy.accountant.filters import Filter
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.ledger.entries import GENESIS
@@ -194,6 +194,8 @@ class SearchState:
         units: Rényi units of the whole search at the order of the data set's cap, computed when the claim last began to
             count; None if the cap has no order or the units are infinite.
         opened_seq: number of the entry that opened the search.
+        blocks: other data sets on which the search counts too, by a mirror (`blocks.py`).
+        mirror_of: name of the search whose mirror this is; None for a search of its own.
     """
 
     search: str
@@ -211,6 +213,8 @@ class SearchState:
     units: int | None
     opened_seq: int
     opened_time: str
+    blocks: tuple[str, ...] = ()
+    mirror_of: str | None = None
 
     @property
     def training(self) -> PoolState:
@@ -320,6 +324,9 @@ class DatasetState:
         voids: uses for which the owner gave up the total; the total is void if there is one.
         seq: number of entries.
         head: hash of the last entry.
+        damage: why the entries contradict each other; None for an intact data set. The other fields are then those
+            before the first bad entry, and the fingerprints are those of all entries.
+        doubtful: names of searches in the entries from the first bad entry on.
     """
 
     dataset: str
@@ -333,6 +340,18 @@ class DatasetState:
     voids: tuple[Void, ...] = ()
     seq: int = 0
     head: str = GENESIS
+    damage: LedgerCorruptError | None = None
+    doubtful: frozenset[str] = frozenset()
+
+    def intact(self) -> DatasetState:
+        """Return this state; raise `LedgerCorruptError` if the data set is damaged."""
+        if self.damage is not None:
+            raise LedgerCorruptError(
+                self.damage.code,
+                f"Data set {self.dataset!r} is damaged in the ledger, so nothing can be charged or claimed for it. "
+                f"The ledger's other data sets can be used. {self.damage.message}",
+            )
+        return self
 
     @cached_property
     def searches(self) -> tuple[SearchState, ...]:

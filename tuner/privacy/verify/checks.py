@@ -70,13 +70,18 @@ def _checks(
             f"The card has format {card['schema']!r}, but this version of dp-tuner only reads format {SCHEMA_VERSION}. "
             "Use the version that wrote the card.",
         )
+    dataset, search, seq = card["claim"]["dataset"], card["claim"]["search"], card["ledger"]["head_seq"]
     try:
-        ledger.verify_chain()
+        damaged = ledger.verify_chain(dataset)
     except LedgerError as error:
         yield Check("ledger chain", ok=False, detail=str(error))
         return
-    yield Check("ledger chain", ok=True, detail="every entry has the right hash and follows the ledger's rules")
-    dataset, search, seq = card["claim"]["dataset"], card["claim"]["search"], card["ledger"]["head_seq"]
+    others = (
+        f". DAMAGED in the same ledger, and no part of this card: {', '.join(map(repr, damaged))}" if damaged else ""
+    )
+    yield Check(
+        "ledger chain", ok=True, detail=f"every entry has the right hash and follows the ledger's rules{others}"
+    )
     yield _recorded(card, ledger)
     state = ledger.state_at(dataset, seq)
     yield _head(card, state)

@@ -84,7 +84,7 @@ def test_a_writer_that_hangs_is_ended_and_what_it_wrote_is_not_there(
 
     def hang() -> None:
         with store.writing() as connection:
-            connection.exec_driver_sql("UPDATE heads SET seq = 7")
+            connection.exec_driver_sql("UPDATE heads SET seq = seq")
             time.sleep(1)
 
     with raises_code(LedgerError, "ledger-unavailable"):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tuner.privacy.card.sections.section import CardSection, Field, Subject
-from tuner.privacy.card.text import other_searches_text, splits_text, void_text
+from tuner.privacy.card.text import blocks_text, other_searches_text, splits_text, void_text
+from tuner.privacy.ledger.blocks import table_of
 from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.history import within_cap
 from tuner.privacy.ledger.odometer import read_dataset
@@ -20,6 +21,7 @@ def _budget(subject: Subject) -> dict[str, Any]:
     spent = read_dataset(state)
     return {
         "dataset": state.dataset,
+        "blocks": [state.dataset, *search.blocks] if table_of(state.dataset) != state.dataset else None,
         "rule": _rule(state),
         "cap": {"epsilon": cap.epsilon, "delta": cap.delta, "order": cap.order} if cap else None,
         "committed_epsilon": state.committed_epsilon,
@@ -81,6 +83,7 @@ DATASET_BUDGET = CardSection(
     value=_budget,
     fields={
         "dataset": Field("data set"),
+        "blocks": Field("blocks of a growing table", blocks_text),
         "rule": Field("how the costs of the searches are added up"),
         "cap": Field("cap set by the owner"),
         "committed_epsilon": Field("ε committed"),

@@ -17,13 +17,19 @@ from sqlalchemy.pool import NullPool
 
 from tuner.errors import InputError, LedgerCorruptError, LedgerError
 from tuner.privacy.ledger.entries import Entry
+from tuner.privacy.ledger.stores.postgresql_rules import (
+    LOCK,
+    NAMESPACE,
+    NOT_CHAINED,
+    NOT_OWNER,
+    NOT_USER,
+    TRIGGER_NAMES,
+    TRIGGERS,
+)
 from tuner.privacy.ledger.stores.store import BUSY_SECONDS, TABLES, Backend, create_tables, masked
 
 __all__ = ["Postgres"]
 
-_NAMESPACE = "dp_tuner"  # a separate schema, so that tables of other programs are never touched
-_NOT_THEIRS = "DP001"  # SQLSTATE that our trigger raises for an entry that this role may not write
-_LOCK = 0x44505442  # "DPTB": number of the advisory lock that a writer of this database takes
 _QUERY = ("host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout")
 _CONNECT = {
     "connect_timeout": "10",
@@ -36,58 +42,27 @@ _CONNECT = {
 # charge might be lost or go to other tables. The idle timeout is shorter than the lock timeout, so the server ends a
 # hanging writer before the waiting writers give up.
 _SETTINGS = (
-    f"SET LOCAL synchronous_commit = on; SET LOCAL search_path = pg_catalog, {_NAMESPACE}, pg_temp; "
+    f"SET LOCAL synchronous_commit = on; SET LOCAL search_path = pg_catalog, {NAMESPACE}, pg_temp; "
     f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'; SET LOCAL statement_timeout = 0; "
     f"SET LOCAL idle_in_transaction_session_timeout = '{BUSY_SECONDS // 2}s'"
 )
 _READ = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_SETTINGS}"
 # READ COMMITTED, because a snapshot from before the lock would miss the charges of the previous writer.
 _WRITE = (
-    f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {_SETTINGS}; SELECT pg_catalog.pg_advisory_xact_lock({_LOCK})"
+    f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; {_SETTINGS}; SELECT pg_catalog.pg_advisory_xact_lock({LOCK})"
 )
-_GUARDS = f"""
-CREATE FUNCTION {_NAMESPACE}.refuse() RETURNS trigger LANGUAGE plpgsql AS
-    $$ BEGIN RAISE EXCEPTION 'the ledger is append-only'; END $$;
-CREATE TRIGGER entries_are_final BEFORE UPDATE OR DELETE OR TRUNCATE ON {_NAMESPACE}.entries
-    FOR EACH STATEMENT EXECUTE FUNCTION {_NAMESPACE}.refuse();
-CREATE TRIGGER heads_stay BEFORE DELETE OR TRUNCATE ON {_NAMESPACE}.heads
-    FOR EACH STATEMENT EXECUTE FUNCTION {_NAMESPACE}.refuse();
-CREATE TRIGGER meta_is_final BEFORE UPDATE OR DELETE OR TRUNCATE ON {_NAMESPACE}.meta
-    FOR EACH STATEMENT EXECUTE FUNCTION {_NAMESPACE}.refuse();
-"""
-# The trigger checks the role, whatever program writes and whatever its search_path is. `session_user` is the role that
-# logged in, even after SET ROLE. If a comparison gives NULL, the entry is refused.
-_VOUCH = f"""
-CREATE FUNCTION {_NAMESPACE}.vouch() RETURNS trigger LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp AS $$ BEGIN
-    IF NEW.kind IN ('cap', 'grant', 'public', 'void') AND
-        (SELECT pg_has_role(session_user, relowner, 'MEMBER') FROM pg_class WHERE oid = TG_RELID) IS NOT TRUE
-    THEN RAISE EXCEPTION USING ERRCODE = '{_NOT_THEIRS}',
-        MESSAGE = 'only an owner of the ledger can set caps and shares, and ' || session_user || ' is none';
-    END IF;
-    IF NEW.kind = 'open_search' AND
-        ((NEW.body::jsonb ->> 'user') COLLATE "C" = session_user::text COLLATE "C") IS NOT TRUE
-    THEN RAISE EXCEPTION USING ERRCODE = '{_NOT_THEIRS}',
-        MESSAGE = session_user || ' cannot open a search in the name of another user';
-    END IF;
-    RETURN NEW;
-END $$;
-CREATE TRIGGER entries_are_vouched_for BEFORE INSERT ON {_NAMESPACE}.entries
-    FOR EACH ROW EXECUTE FUNCTION {_NAMESPACE}.vouch();
-"""
 _FOUND = text(
     "SELECT c.relname, CAST(c.relpersistence AS text) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-    f"WHERE n.nspname = '{_NAMESPACE}' AND c.relname IN ('entries', 'heads', 'meta')"
+    f"WHERE n.nspname = '{NAMESPACE}' AND c.relname IN ('entries', 'heads', 'meta')"
 )
 _TRIGGERS = text(
     "SELECT t.tgname, t.tgenabled IN ('O', 'A') FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
-    f"JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = '{_NAMESPACE}' AND NOT t.tgisinternal"
+    f"JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = '{NAMESPACE}' AND NOT t.tgisinternal"
 )
-_NEEDED = {"entries_are_final", "heads_stay", "meta_is_final", "entries_are_vouched_for"}
 _OWNS = text(
     "SELECT pg_has_role(session_user, c.relowner, 'MEMBER') FROM pg_class c "
     "JOIN pg_namespace n ON n.oid = c.relnamespace "
-    f"WHERE n.nspname = '{_NAMESPACE}' AND c.relname = 'entries'"
+    f"WHERE n.nspname = '{NAMESPACE}' AND c.relname = 'entries'"
 )
 
 
@@ -95,7 +70,7 @@ class Postgres(Backend):
     """Ledger in the tables of a PostgreSQL database, in the schema `dp_tuner`.
 
     A role with SELECT can read. A role that charges also needs INSERT on `entries` and INSERT, UPDATE on `heads`. A
-    trigger lets only owners of the tables set caps and shares. It lets a role open searches only under its own name. A
+    trigger lets only owners of the tables set caps and shares, and a role write only about its own searches. A
     confirmed charge is on the server's disk, because `synchronous_commit` is set. A server with `fsync` off is refused.
 
     Args:
@@ -127,11 +102,10 @@ class Postgres(Backend):
                     "createdb --encoding UTF8 --template template0 NAME.",
                 )
             there = text("SELECT count(*) FROM pg_namespace WHERE nspname = :name")
-            if not connection.execute(there, {"name": _NAMESPACE}).scalar_one():
-                connection.exec_driver_sql(f"CREATE SCHEMA {_NAMESPACE}")
+            if not connection.execute(there, {"name": NAMESPACE}).scalar_one():
+                connection.exec_driver_sql(f"CREATE SCHEMA {NAMESPACE}")
             create_tables(connection, self.key_path)
-            connection.exec_driver_sql(_GUARDS)
-            connection.exec_driver_sql(_VOUCH)
+            connection.exec_driver_sql(TRIGGERS)
 
     def key_path(self, ledger_id: str) -> Path:
         """Return the default file of the ledger's key, in the configuration of this account."""
@@ -163,11 +137,11 @@ class Postgres(Backend):
         """Raise a ledger error if a trigger or a table is missing, or if a table is unlogged."""
         self._has_tables(connection)
         enabled = {str(name) for name, is_enabled in connection.execute(_TRIGGERS) if is_enabled}
-        missing = sorted(_NEEDED - enabled)
+        missing = sorted(TRIGGER_NAMES - enabled)
         if missing:
             raise LedgerCorruptError(
                 "ledger-trigger-missing",
-                f"Triggers of schema {_NAMESPACE} in {self.url} were dropped or disabled: {', '.join(missing)}. "
+                f"Triggers of schema {NAMESPACE} in {self.url} were dropped or disabled: {', '.join(missing)}. "
                 "Restore the triggers, and compare the entries, caps, shares and users with a backup.",
             )
 
@@ -188,12 +162,6 @@ class Postgres(Backend):
                 f"{self.user()} may not set caps and shares in {self.url}, because that role does not own the tables. "
                 "Nothing is written. Ask the owner of the data to set them.",
             )
-        if entry.kind == "open_search" and (user := entry.data["user"]) != self.user():
-            raise LedgerError(
-                "ledger-other-user",
-                f"{self.user()} cannot open a search for the user {user!r} in {self.url}. Nothing is charged. "
-                f"Connect as {user!r}.",
-            )
 
     def _has_tables(self, connection: Connection) -> bool:
         """Return whether the ledger's tables exist; raise a ledger error if some are missing or unlogged."""
@@ -201,14 +169,14 @@ class Postgres(Backend):
         if found and len(found) < len(TABLES.tables):
             raise LedgerCorruptError(
                 "ledger-damaged",
-                f"Schema {_NAMESPACE} of {self.url} must have the tables entries, heads and meta, but has only "
+                f"Schema {NAMESPACE} of {self.url} must have the tables entries, heads and meta, but has only "
                 f"{', '.join(sorted(found))}. Restore the ledger from a backup.",
             )
         if set(found.values()) - {"p"}:
             raise LedgerError(
                 "ledger-not-durable",
                 f"Tables of {self.url} are UNLOGGED, so a charge might not survive a crash. Nothing is charged. Run "
-                f"ALTER TABLE {_NAMESPACE}.entries SET LOGGED, and also for the tables heads and meta.",
+                f"ALTER TABLE {NAMESPACE}.entries SET LOGGED, and also for the tables heads and meta.",
             )
         return bool(found)
 
@@ -226,7 +194,7 @@ class Postgres(Backend):
                 poolclass=NullPool,
                 isolation_level="AUTOCOMMIT",  # the driver begins no transactions
                 # Qualified names, so that a role without access to the schema gets the right error.
-                execution_options={"schema_translate_map": {None: _NAMESPACE}},
+                execution_options={"schema_translate_map": {None: NAMESPACE}},
                 use_native_hstore=False,
                 connect_args={"prepare_threshold": None},  # a connection pooler may not keep prepared statements
             )
@@ -282,13 +250,16 @@ def _explain(error: DBAPIError, url: str) -> LedgerError:
         case "42501":
             code = "ledger-not-granted"
             fix = (
-                f"Ask the owner to GRANT USAGE ON SCHEMA {_NAMESPACE} and SELECT on its tables. To charge, a role also "
-                f"needs INSERT ON {_NAMESPACE}.entries and INSERT, UPDATE ON {_NAMESPACE}.heads. If there is no ledger "
+                f"Ask the owner to GRANT USAGE ON SCHEMA {NAMESPACE} and SELECT on its tables. To charge, a role also "
+                f"needs INSERT ON {NAMESPACE}.entries and INSERT, UPDATE ON {NAMESPACE}.heads. If there is no ledger "
                 "yet, a role that may CREATE in the database must open it first."
             )
-        case _ if state == _NOT_THEIRS:
-            code = "ledger-not-owner"
-            fix = "Only the owner of the tables can set caps and shares. Open searches under your own role."
+        case _ if state == NOT_OWNER:
+            code, fix = "ledger-not-owner", "Ask the owner of the tables to set caps and shares."
+        case _ if state == NOT_USER:
+            code, fix = "ledger-other-user", "Connect with the role of the search's user."
+        case _ if state == NOT_CHAINED:
+            code, fix = "ledger-entry-refused", "Write to the ledger with dp-tuner only."
         case "53100":
             code, fix = "ledger-disk-full", "Free some space on the server's disk, then resume."
         case "53300":

@@ -32,6 +32,7 @@ _ENTRIES = sa.Table(
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("time", sa.Text, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("writer", sa.Text, nullable=False),
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("previous", sa.Text, nullable=False),
     sa.Column("hash", sa.Text, nullable=False),
@@ -57,6 +58,9 @@ _META = sa.Table(
 # The statements are built only once. SQLAlchemy takes longer to build a statement than SQLite to execute it.
 _READ_META = sa.select(_META.c.schema, _META.c.ledger, _META.c.key_check)
 _READ_AFTER = sa.select(_ENTRIES).where(_ENTRIES.c.id > sa.bindparam("last")).order_by(_ENTRIES.c.id)
+_READ_HASH = sa.select(_ENTRIES.c.hash).where(
+    _ENTRIES.c.dataset == sa.bindparam("of"), _ENTRIES.c.seq == sa.bindparam("number")
+)
 _READ_HEADS = sa.select(_HEADS)
 _APPEND = sa.insert(_ENTRIES).returning(_ENTRIES.c.id)
 _MOVE_HEAD = (
@@ -194,6 +198,12 @@ class Store:
             (row, Entry(**dict(zip(_COLUMNS, values, strict=True))))
             for row, *values in connection.execute(_READ_AFTER, {"last": last})
         ]
+
+    @staticmethod
+    def hash_of(connection: sa.Connection, dataset: str, seq: int) -> str | None:
+        """Return the hash of an entry, by its data set and number; None if there is none."""
+        found: str | None = connection.execute(_READ_HASH, {"of": dataset, "number": seq}).scalar_one_or_none()
+        return found
 
     @staticmethod
     def heads(connection: sa.Connection) -> dict[str, tuple[int, str]]:

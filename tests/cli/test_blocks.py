@@ -1,0 +1,96 @@
+"""A growing table through the commands: blocks are charged, shown and exported; bad blocks are refused first."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from command_fakes import STEPS, Tune, write_images
+
+from trainables.data import DatasetRequest, load_records
+
+OWN = {
+    "dataset": {"name": "sales", "path": "sales.npz", "public_size": 500, "block": ["2026-11", "2026-10"]},
+    "privacy__epsilon": 20.0,
+}
+
+
+@pytest.fixture
+def sales(tune: Tune) -> Tune:
+    """500 records, of which each month has about a third."""
+    months = np.array(["2026-10", "2026-11", "2026-12"])[np.arange(500) % 3]
+    write_images(tune.folder / "sales.npz", 500, block_train=months)
+    return tune
+
+
+def request_of(tune: Tune, *blocks: str) -> DatasetRequest:
+    path = str(tune.folder / "sales.npz")
+    return DatasetRequest(name="sales", path=path, public_size=500, validation_fraction=0.0, blocks=blocks)
+
+
+def test_a_search_is_charged_to_its_blocks_and_says_so(sales: Tune) -> None:
+    for block in ("2026-10", "2026-11"):
+        sales("budget", "set", f"sales/{block}", "--epsilon", "30", "--delta", "1e-4")
+    sales("run", sales.write(**OWN), "--local", "--quiet")
+    shown = {each["dataset"]: each for each in sales("budget", "show", "--json").json["datasets"]}
+    assert {name: each["committed"]["epsilon"] for name, each in shown.items()} == {
+        "sales/2026-10": 20.0,
+        "sales/2026-11": 20.0,
+    }
+    assert shown["sales/2026-10"]["searches"][0]["steps_spent"] > 0
+    sales("export", "tiny")
+    card = json.loads((sales.folder / "exports" / "tiny" / "privacy_card.json").read_text())
+    assert card["dataset_budget"]["blocks"] == ["sales/2026-10", "sales/2026-11"]
+    assert "the word of the data's owner" in (sales.folder / "exports" / "tiny" / "privacy_card.md").read_text()
+    sales("verify", "exports/tiny/privacy_card.json")
+    sales("budget", "report", "sales/2026-11", "--out", "page.html")
+    assert "charged as tiny" in (sales.folder / "page.html").read_text()
+    other = {**OWN, "name": "other", "dataset": {**OWN["dataset"], "block": "2026-11"}}  # type: ignore[dict-item]
+    refused = sales("run", sales.write("other.yaml", **other), "--local", code=3)
+    assert "[dataset-cap-exceeded]" in refused.err
+    other["dataset"] = {**OWN["dataset"], "block": "2026-12"}  # type: ignore[dict-item]
+    sales("run", sales.write("other.yaml", **other), "--local", "--quiet")
+    assert STEPS
+    whole = {key: value for key, value in OWN["dataset"].items() if key != "block"}  # type: ignore[attr-defined]
+    refused = sales("run", sales.write("whole.yaml", name="whole", dataset=whole), "--local", code=3)
+    assert "[blocks-differ]" in refused.err
+
+
+def test_a_record_of_another_block_changes_nothing(sales: Tune) -> None:
+    here = load_records(request_of(sales, "2026-10"))
+    both = load_records(request_of(sales, "2026-10", "2026-11"))
+    assert len(here.y_train) == 167
+    assert len(both.y_train) == 334
+    with np.load(sales.folder / "sales.npz") as file:
+        arrays = dict(file)
+    arrays["x_train"][arrays["block_train"] == "2026-12"] = 7
+    np.savez(sales.folder / "sales.npz", **arrays)
+    load_records.cache_clear()
+    again = load_records(request_of(sales, "2026-10", "2026-11"))
+    assert bool((again.x_train == both.x_train).all())
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"dataset": {"name": "digits", "block": "a"}}, "block-invalid"),
+        ({"dataset": {**OWN["dataset"], "block": []}}, "block-invalid"),  # type: ignore[dict-item]
+        ({"dataset": {**OWN["dataset"], "block": "a/b"}}, "block-invalid"),  # type: ignore[dict-item]
+        ({"dataset": {**OWN["dataset"], "block": 2026}}, "block-invalid"),  # type: ignore[dict-item]
+        ({"dataset": {**OWN["dataset"], "name": "a/b"}}, "block-invalid"),  # type: ignore[dict-item]
+        (
+            {"dataset": {**OWN["dataset"], "public_users": 50}, "privacy__unit": "user"},  # type: ignore[dict-item]
+            "block-of-users",
+        ),
+    ],
+)
+def test_bad_blocks_are_refused_before_anything_starts(sales: Tune, changes: dict[str, object], code: str) -> None:
+    assert f"[{code}]" in sales("run", sales.write(**{**OWN, **changes}), "--local", code=2).err
+    assert sales.entries == []
+
+
+def test_a_file_without_blocks_is_refused(tune: Tune) -> None:
+    write_images(tune.folder / "sales.npz", 500)
+    assert "block_train" in tune("run", tune.write(**OWN), "--local", code=2).err
+    assert tune.entries == []

@@ -1,0 +1,154 @@
+"""Blocks of a growing table: a search counts with its whole claim on each block that it uses, and on no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from errors_helper import raises_code
+from ledgers import MECHANISM, SEALED, chained, lease, opening, took
+
+from tuner.errors import BudgetRefusedError, LedgerCorruptError, LedgerError
+from tuner.privacy.accountant.filters import TotalSteps
+from tuner.privacy.ledger import rules
+from tuner.privacy.ledger.history import search_lines
+from tuner.privacy.ledger.ledger import Ledger
+from tuner.privacy.ledger.odometer import read_dataset
+from tuner.privacy.ledger.rules import checked_state_after
+from tuner.privacy.verify.accountant.entries_recount import recount
+
+OCTOBER, NOVEMBER, DECEMBER = "sales/2026-10", "sales/2026-11", "sales/2026-12"
+SEARCH: dict[str, Any] = {"filter": TotalSteps(MECHANISM, 10), "epsilon": 2.0, "delta": 1e-5}
+
+
+def committed(ledger: Ledger) -> list[float]:
+    return [ledger.dataset_state(name).committed_epsilon for name in (OCTOBER, NOVEMBER, DECEMBER)]
+
+
+@pytest.fixture
+def capped(ledger: Ledger) -> Ledger:
+    """Caps for two searches on October and for one on November."""
+    ledger.set_cap(OCTOBER, 4.0, 1e-4)
+    ledger.set_cap(NOVEMBER, 2.0, 1e-4)
+    return ledger
+
+
+def both(ledger: Ledger, name: str = "both", **more: Any) -> None:  # noqa: ANN401 - as open_search
+    ledger.open_search(OCTOBER, name, blocks=[NOVEMBER], **{**SEARCH, **more})
+
+
+def test_a_search_counts_whole_on_each_of_its_blocks_and_gives_all_back(capped: Ledger) -> None:
+    both(capped)
+    assert committed(capped) == [2.0, 2.0, 0.0]
+    capped.close_search("both")
+    assert committed(capped) == [0.0, 0.0, 0.0], "it took no step"
+    capped.reopen_search("both")
+    assert committed(capped) == [2.0, 2.0, 0.0]
+    took(capped, "both", 4)
+    capped.settle("both", "a", 4)
+    capped.close_search("both")
+    assert committed(capped) == committed(Ledger.open(capped.url)) == [2.0, 2.0, 0.0], "it took steps"
+    capped.reopen_search("both")
+    took(capped, "both", 1, "b")
+    capped.verify_chain()
+    for name, epsilon in ((OCTOBER, 2.0), (NOVEMBER, 2.0)):  # the verifier's own count, of each chain by itself
+        assert float(recount([(entry.kind, entry.data) for entry, _ in capped.entries(name)])[1]) == epsilon
+    assert read_dataset(capped.dataset_state(NOVEMBER)).epsilon == 2.0, "its steps are elsewhere, so its claim is read"
+    assert "charged as both" in search_lines(capped.dataset_state(NOVEMBER))[0].mode
+
+
+def test_if_one_block_refuses_nothing_is_opened_or_reopened(capped: Ledger) -> None:
+    both(capped)
+    seqs = [capped.dataset_state(name).seq for name in (OCTOBER, NOVEMBER)]
+    with raises_code(BudgetRefusedError, "dataset-cap-exceeded") as refused:
+        both(capped, "second")
+    assert NOVEMBER in str(refused.value)
+    assert [capped.dataset_state(name).seq for name in (OCTOBER, NOVEMBER)] == seqs
+    capped.open_search(OCTOBER, "second", **SEARCH)  # October has room
+    capped.close_search("both")
+    capped.open_search(NOVEMBER, "third", **SEARCH)
+    with raises_code(BudgetRefusedError, "dataset-cap-exceeded"):
+        capped.reopen_search("both")
+    assert committed(capped) == [2.0, 2.0, 0.0]
+    with raises_code(LedgerError, "search-not-open"):
+        capped.reserve("both", "a", 1)
+
+
+def test_a_share_and_a_lowered_cap_of_any_block_bind(capped: Ledger) -> None:
+    capped.grant(NOVEMBER, "somebody", 1.0, 1e-5)
+    with raises_code(BudgetRefusedError, "no-share"):
+        both(capped)
+    capped.revoke(NOVEMBER, "somebody")
+    capped.grant(NOVEMBER, capped.user(), 2.0, 1e-5)
+    both(capped)
+    capped.reserve("both", "a", 1)
+    capped.set_cap(NOVEMBER, 1.0, 1e-4)
+    with raises_code(BudgetRefusedError, "dataset-cap-exceeded"):
+        capped.reserve("both", "b", 1)
+    lease(capped, "both", "a", 1)  # what was reserved may be taken
+    assert committed(capped) == [2.0, 2.0, 0.0]
+
+
+def test_a_sealed_search_begins_on_all_blocks_at_once(ledger: Ledger) -> None:
+    ledger.open_search(OCTOBER, "s", blocks=[NOVEMBER, DECEMBER], filter=SEALED, epsilon=4.0, delta=1e-5)
+    ledger.begin_sealed("s")
+    ledger.close_search("s")
+    assert committed(ledger) == [4.0, 4.0, 4.0]
+    times = {entry.time for name in (OCTOBER, NOVEMBER, DECEMBER) for entry, _ in ledger.entries(name)}
+    assert len(times) == 1, "the day on which it was opened"
+
+
+def test_no_step_is_charged_without_the_claim_on_every_block(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    both(ledger)
+    ledger.reserve("both", "a", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr("tuner.privacy.ledger.ledger._begin_mirrors", lambda *_: None)
+        with raises_code(LedgerError, "block-not-charged"):
+            lease(ledger, "both", "a", 1)
+        patch.setattr(rules, "require_mirrors", lambda *_: None)
+        lease(ledger, "both", "a", 1)  # the control: the rule taken out
+    with raises_code(LedgerCorruptError, "ledger-entry-not-allowed"):  # and every reader notices
+        Ledger.open(ledger.url).search_state("both")
+
+
+def test_a_mirror_charges_nothing_by_itself(ledger: Ledger) -> None:
+    both(ledger)
+    uses: tuple[Callable[[], object], ...] = (
+        lambda: ledger.reserve("both/2026-11", "a", 1),
+        lambda: ledger.lease("both/2026-11", "a", 1, MECHANISM),
+    )
+    for use in uses:
+        with raises_code(LedgerError, "block-mirror"):
+            use()
+
+
+def test_a_table_is_searched_whole_or_by_blocks(ledger: Ledger) -> None:
+    both(ledger)
+    with raises_code(BudgetRefusedError, "blocks-differ"):
+        ledger.open_search("sales", "whole", **SEARCH)
+    ledger.open_search("customers", "whole", **SEARCH)
+    with raises_code(BudgetRefusedError, "blocks-differ"):
+        ledger.open_search("customers/2026-10", "part", **SEARCH)
+    ledger.open_search(DECEMBER, "part", **SEARCH)
+
+
+def test_the_claim_on_a_block_cannot_be_smaller() -> None:
+    """A chain by hand: the mirror claims less than the search."""
+    mine = opening(blocks=[NOVEMBER], fingerprint="f")
+    for epsilon in (4.0, 3.9):
+        mirror = opening(search="s/2026-11", mirror_of="s", epsilon=epsilon)
+        asked = {"search": "s", "trial": "a", "steps": 1, "pool": "training", "mechanism": MECHANISM.body()}
+        states: dict[str, Any] = {}
+        for dataset, rows in (
+            (NOVEMBER, [mirror, ("begin", {"search": "s/2026-11"})]),
+            (OCTOBER, [mine, ("reserve", asked)]),
+        ):
+            for entry in chained(rows, dataset=dataset):
+                states[dataset] = checked_state_after(states, entry)
+        last = chained([mine, ("reserve", asked), ("lease", asked)], dataset=OCTOBER)[-1]
+        if epsilon == 4.0:
+            assert checked_state_after(states, last).searches[0].leased_steps == 1
+        else:
+            with raises_code(LedgerCorruptError, "ledger-entry-not-allowed"):
+                checked_state_after(states, last)

@@ -1,0 +1,87 @@
+"""Blocks of a growing table: each block is a data set of its own, and a search counts with its whole claim on each.
+
+A table `sales` with the blocks 2026-10 and 2026-11 is, for the ledger, the two data sets `sales/2026-10` and
+`sales/2026-11`. A search over both has its trials in the first. In the others it has a *mirror*: a search with the same
+filter and claim that charges nothing by itself. Before the search charges its first step, its mirrors begin: from then
+on their claims are committed for good. All entries of one event are written in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tuner.errors import BudgetRefusedError, LedgerError
+
+if TYPE_CHECKING:
+    from tuner.privacy.ledger.state import DatasetState, SearchState
+
+__all__ = ["admit_division", "mirror_name", "mirrors_of", "require_mirrors", "table_of"]
+
+_MARK = "/"
+
+
+def mirror_name(search: str, dataset: str) -> str:
+    """Return the name of a search's mirror on another block."""
+    return f"{search}{_MARK}{dataset.rpartition(_MARK)[2]}"
+
+
+def table_of(dataset: str) -> str:
+    """Return the name of the table of which a data set is a block; the data set's own name if it is no block."""
+    return dataset.partition(_MARK)[0]
+
+
+def mirrors_of(states: Mapping[str, DatasetState], search: SearchState) -> list[SearchState]:
+    """Return the mirrors of a search; raise a ledger error if one is missing or its data set is damaged."""
+    found = []
+    for dataset in search.blocks:
+        state = states.get(dataset)
+        mirror = None if state is None else state.intact().by_name.get(mirror_name(search.search, dataset))
+        if mirror is None:
+            raise LedgerError(
+                "block-not-charged",
+                f"Search {search.search!r} does not count on the block {dataset!r}, which it uses. Please report this "
+                "as a bug.",
+            )
+        found.append(mirror)
+    return found
+
+
+def require_mirrors(states: Mapping[str, DatasetState], search: SearchState) -> None:
+    """Raise `LedgerError` unless the whole claim of a search that is about to charge is committed on all its blocks.
+
+    A damaged block is passed over: nothing new can be written that needs it, and old entries stay readable.
+    """
+    for dataset in search.blocks:
+        state = states.get(dataset)
+        if state is not None and state.damage is not None:
+            continue
+        mirror = None if state is None else state.by_name.get(mirror_name(search.search, dataset))
+        same = mirror is not None and (
+            mirror.begun
+            and mirror.mirror_of == search.search
+            and (mirror.epsilon, mirror.delta, mirror.unit, mirror.user)
+            == (search.epsilon, search.delta, search.unit, search.user)
+            and {name: pool.filter for name, pool in mirror.pools.items()}
+            == {name: pool.filter for name, pool in search.pools.items()}
+        )
+        if not same:
+            raise LedgerError(
+                "block-not-charged",
+                f"Search {search.search!r} would charge steps, but its claim is not committed on the block "
+                f"{dataset!r}. Please report this as a bug.",
+            )
+
+
+def admit_division(states: Mapping[str, DatasetState], dataset: str) -> None:
+    """Refuse a search on a whole table that was searched by blocks, or the reverse: neither's total would hold."""
+    for other in states.values():
+        if other.dataset == dataset or not other.by_name or table_of(other.dataset) != table_of(dataset):
+            continue
+        if _MARK not in dataset or _MARK not in other.dataset:
+            raise BudgetRefusedError(
+                "blocks-differ",
+                f"The ledger has searches on {other.dataset!r}, so {dataset!r} cannot be searched: a table is searched "
+                "either whole or by blocks, or a record would have two totals. "
+                f"{'Name the blocks in `dataset.block`.' if _MARK not in dataset else 'Leave `dataset.block` out.'}",
+            )

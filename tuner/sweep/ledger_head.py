@@ -1,0 +1,152 @@
+"""Check that a sweep's ledger has not gone back in time, for example to an older backup.
+
+The sweep's folder keeps the head of the ledger that was seen last: number and hash of the data set's last entry. The
+hash chain makes it name all charges before it. Charges after it are known from what they paid for: each report of a
+trial and each checkpoint says how many steps and scores were leased. A ledger that lacks the head, or that knows fewer
+charges of a trial, is refused before a step is taken or a model is exported. A ledger that is ahead is fine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trainables.rungs import checkpoint_path, checkpoint_step
+from tuner.errors import LedgerError, TunerError
+from tuner.files import write_text
+from tuner.study.types import Observer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tuner.privacy.ledger.ledger import Ledger
+    from tuner.privacy.ledger.state import SearchState
+    from tuner.study.types import TrialView
+    from tuner.sweep.folder import SweepFolder
+
+__all__ = ["HeadWatch", "remember_head", "require_charged", "require_not_behind"]
+
+_FILE = "ledger_head.jsonl"
+
+
+class HeadWatch(Observer):
+    """Observer that keeps the ledger's head, before any other observer shows what the charges paid for.
+
+    The driver has stored a report in the study before it tells an observer. So a report that was stored when the
+    process died, and whose head is lacking, is known by its step and its scores.
+    """
+
+    def __init__(self, sweep: SweepFolder, ledger: Ledger) -> None:
+        self._sweep, self._ledger = sweep, ledger
+
+    def trial_reported(self, trial: TrialView, step: int, metrics: dict[str, float]) -> None:
+        """Keep the head without waiting for the disk, which a checkpoint and the study's journal have waited for."""
+        remember_head(self._sweep, self._ledger, durable=False)
+
+    def trial_finished(self, trial: TrialView) -> None:
+        """Keep the head durably."""
+        remember_head(self._sweep, self._ledger)
+
+
+def remember_head(sweep: SweepFolder, ledger: Ledger, *, durable: bool = True) -> None:
+    """Keep the ledger's head in the sweep's folder. Without `durable`, a loss of power may lose it, but no crash."""
+    state = ledger.dataset_state(ledger.search_state(sweep.id).dataset)
+    path, line = sweep.work / _FILE, json.dumps(_Head(ledger.id, state.dataset, state.seq, state.head).__dict__) + "\n"
+    if durable:
+        write_text(path, line, mode=0o600)
+        return
+    with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as file:
+        file.write(line)
+
+
+def require_not_behind(sweep: SweepFolder, ledger: Ledger, charged: SearchState) -> None:
+    """Refuse a ledger that has gone back in time since the sweep last saw it.
+
+    Raises:
+        LedgerError: the ledger lacks the head that the sweep saw last.
+        TunerError: the study or a checkpoint has more steps or scores than the ledger charged, or the file of the head
+            is missing or unreadable.
+    """
+    from tuner.study.storage import stored_charges
+
+    seen = _last_head(sweep)
+    if seen is not None and not (seen.ledger == ledger.id and ledger.has_entry(seen.dataset, seen.seq, seen.hash)):
+        raise LedgerError(
+            "ledger-behind",
+            f"The ledger {ledger.url} is older than {sweep.id}, or another one: it lacks entry {seen.seq} of data set "
+            f"{seen.dataset!r}, which was the last one that the sweep saw. An older ledger has forgotten charges, so "
+            "nothing is run and nothing is exported with it. Restore the ledger with all its entries.",
+        )
+    if charged.charged_whole:
+        return  # charged before its first run, and the head was kept after that
+    for trial in stored_charges(sweep.work, sweep.id):
+        require_charged(charged, trial.id, trial.number, trial.steps)
+        if charged.validation is not None:
+            _require(charged, "validation", trial.id, trial.number, trial.scores)
+    for folder in sorted(sweep.trials.iterdir()) if sweep.trials.is_dir() else ():
+        path = checkpoint_path(sweep.work, folder.name)
+        if path is not None:
+            _require_checkpoint(charged, folder.name, path)
+
+
+def require_charged(charged: SearchState, trial: str, number: int | None, steps: int) -> None:
+    """Raise a TunerError if a trial has more steps than are charged for it in the ledger."""
+    _require(charged, "training", trial, number, steps)
+
+
+@dataclass(frozen=True)
+class _Head:
+    """Last entry of a data set in a ledger."""
+
+    ledger: str
+    dataset: str
+    seq: int
+    hash: str
+
+
+def _last_head(sweep: SweepFolder) -> _Head | None:
+    """Return the head that was kept last; None if the sweep stopped before it ran anything."""
+    path = sweep.work / _FILE
+    if not path.exists() and not sweep.journal.exists() and not (sweep.trials.is_dir() and any(sweep.trials.iterdir())):
+        return None
+    try:
+        *before, last = path.read_text().splitlines()
+        try:
+            return _Head(**json.loads(last))
+        except (ValueError, TypeError):
+            return _Head(**json.loads(before[-1]))  # the last line was torn by a loss of power
+    except (OSError, ValueError, TypeError, IndexError) as error:
+        raise TunerError(
+            "sweep-file-unreadable",
+            f"{path}, which names the last entry of the ledger that the sweep saw, cannot be read "
+            f"({type(error).__name__}). Restore it from a copy.",
+        ) from error
+
+
+def _require_checkpoint(charged: SearchState, trial: str, path: Path) -> None:
+    require_charged(charged, trial, None, checkpoint_step(path))
+    if charged.training.account(trial).settled:
+        return  # an entry after all of its charges
+    import torch
+
+    try:
+        state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu", mmap=True)
+        steps, scores = max(int(state["step"]), int(state["leased"])), int(state["released"])
+    except Exception:  # noqa: BLE001 - a torn checkpoint ends its trial when the trial loads it
+        return
+    require_charged(charged, trial, None, steps)
+    if charged.validation is not None:
+        _require(charged, "validation", trial, None, scores)
+
+
+def _require(charged: SearchState, pool: str, trial: str, number: int | None, found: int) -> None:
+    leased = charged.pools[pool].account(trial).leased
+    if leased < found:
+        raise TunerError(
+            "search-not-charged",
+            f"Trial {trial if number is None else number} has {found} {'steps' if pool == 'training' else 'scores'}, "
+            f"but only {leased} are charged in the ledger. The sweep's folder or the ledger was changed; restore both "
+            "from a copy.",
+        )
