@@ -201,9 +201,15 @@ class Ledger:
             _require_same_users(write.states.get(dataset), fingerprint, (details or {}).get("users"), search)
             for block in blocks:
                 require_name(block, "dataset")
-                mirror: dict[str, Any] = {"search": mirror_name(search, block), "blocks": [], "mirror_of": search, "fingerprint": None,
-                          "details": {}, "nonce": secrets.token_hex(16),
-                          "units": units_at(write.order(block), filter, validation)}  # fmt: skip
+                mirror: dict[str, Any] = {
+                    "search": mirror_name(search, block),
+                    "blocks": [],
+                    "mirror_of": search,
+                    "fingerprint": None,
+                    "details": {},
+                    "nonce": secrets.token_hex(16),
+                    "units": units_at(write.order(block), filter, validation),
+                }
                 write(block, "open_search", {**body, **mirror})
             write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), filter, validation)})
 
