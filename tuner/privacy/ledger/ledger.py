@@ -245,10 +245,14 @@ class Ledger:
             for block in blocks:
                 require_name(block, "dataset")
                 mirror: dict[str, Any] = {
-                    "search": mirror_name(search, block), "blocks": [], "mirror_of": search, "fingerprint": None,
-                    "details": own, "nonce": secrets.token_hex(16),
+                    "search": mirror_name(search, block),
+                    "blocks": [],
+                    "mirror_of": search,
+                    "fingerprint": None,
+                    "details": own,
+                    "nonce": secrets.token_hex(16),
                     "units": units_at(write.order(block), filter, validation),
-                }  # fmt: skip
+                }
                 write(block, "open_search", {**body, **mirror})
             write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), filter, validation)})
 
