@@ -109,7 +109,7 @@ def opening(filter: Filter | None = None, **more: object) -> tuple[str, dict[str
     body = (filter or TotalSteps(MECHANISM, 100)).body()
     said = {
         "search": "s", "filter": body, "validation": None, "unit": "record", "user": "ada",
-        "epsilon": 4.0, "delta": 1e-5, "fingerprint": None, "details": {}, "units": None,
+        "epsilon": 4.0, "delta": 1e-5, "fingerprint": None, "division": None, "details": {}, "units": None,
     }  # fmt: skip
     return "open_search", {**said, **more}
 

@@ -17,6 +17,7 @@ from tuner.experiment.values import (
     Rungs,
     ScoreNoise,
     Seed,
+    UserKey,
     Word,
     broken,
     one_value,
@@ -80,9 +81,15 @@ class RecordsSection(Section):
 
 
 class DatasetSection(RecordsSection):
-    """Private records and their split. `public_size` and `public_users` must be PUBLIC numbers."""
+    """Private records and their split. `public_size` and `public_users` must be PUBLIC numbers.
+
+    Attributes:
+        user_key: PUBLIC name of the column or system that divides the records among users. It replaces the ledger's
+            comparison of the records by the owner's word.
+    """
 
     public_users: Count | None = None
+    user_key: UserKey | None = None
     records_per_user: Count = 16
     validation: ValidationSection = ValidationSection()
 

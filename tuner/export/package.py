@@ -16,7 +16,7 @@ from tuner.export.exported_trial import ExportedTrial, NoFurtherCharge, require_
 from tuner.files import write_json, write_text
 from tuner.plan.plan import Plan, mechanism_of, plan_from
 from tuner.sweep import folder as sweeps
-from tuner.sweep.registration import hold_to_ledger, refuse_if_charged
+from tuner.sweep.registration import division_of, hold_to_ledger, refuse_if_charged
 from tuner.sweep.sealed import require_trained
 from tuner.sweep.trial_spec import training_spec
 from tuner.sweep.winner import By
@@ -92,7 +92,8 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         )
     request = experiment.dataset_request(data_dir)
     check_present(request)
-    hold_to_ledger(charged, experiment, plan, request=request)
+    division = division_of(ledger, experiment, request)
+    hold_to_ledger(charged, experiment, plan, request=request, division=division)
     best = trial_to_export(sweep, experiment, plan, charged, by)
     about = info(request)
     training = _load(experiment, request, plan, best)

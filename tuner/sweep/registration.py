@@ -5,9 +5,10 @@ The ledger is the durable record of all charges to a data set.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trainables.data import records_fingerprint, users_fingerprint
+from trainables.data import records_fingerprint
 from tuner.errors import BudgetRefusedError, LedgerError, TunerError
 from tuner.experiment import load_experiment
 from tuner.sweep.folder import read_json
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from trainables.data import DatasetRequest
     from tuner.experiment import Experiment
     from tuner.plan.plan import Plan
+    from tuner.privacy.ledger.division import Division
     from tuner.privacy.ledger.ledger import Ledger
     from tuner.privacy.ledger.state import DatasetState, SearchState
     from tuner.sweep.folder import SweepFolder
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "dataset_refusal",
+    "division_of",
     "enter",
     "hold_to_ledger",
     "leave",
@@ -48,9 +51,10 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
     """Open the search in the ledger. The search's cap then counts against the data set's cap.
 
     Raises:
-        BudgetRefusedError: the search does not fit the data set's cap. Nothing was written.
+        BudgetRefusedError: the search does not fit the data set's cap, or divides the records among users differently
+            than earlier searches. Nothing was written.
     """
-    plan, users = prepared.plan, users_fingerprint(prepared.request)
+    plan = prepared.plan
     chosen = {"public_search": read_json(sweep.public_search)} if sweep.public_search.exists() else {}
     ledger.open_search(
         prepared.owner,
@@ -62,6 +66,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
         validation_claim=plan.validation_claim,
         unit=plan.unit,
         fingerprint=records_fingerprint(prepared.request),
+        division=division_of(ledger, prepared.experiment, prepared.request),
         details={
             "experiment": plan.name,
             "method": plan.method,
@@ -70,10 +75,20 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
             "settings": settings_hash(prepared.experiment),
             "plan": plan_hash(plan),
             "split": split_of(prepared.experiment),
-            **({} if users is None else {"users": users}),
             **chosen,
         },
     )
+
+
+def division_of(ledger: Ledger, experiment: Experiment, request: DatasetRequest) -> Division | None:
+    """Return how the records are divided among users, under the ledger's key; None if the unit is a record."""
+    from trainables.data.divided import divided_records
+    from tuner.privacy.ledger.division import Division
+
+    if request.unit != "user":
+        return None
+    secret = bytes.fromhex(ledger.key.digest("division", b""))
+    return Division(divided_records(request, secret), experiment.dataset.user_key)
 
 
 def ledger_state(prepared: ReadySearch) -> DatasetState | None:
@@ -92,6 +107,7 @@ def dataset_refusal(prepared: ReadySearch, dataset: DatasetState | None) -> Budg
     This is a preview. The ledger decides when the search is opened.
     """
     from tuner.privacy.ledger.admission import admit_search, units_at
+    from tuner.privacy.ledger.division import admit_division
 
     if dataset is None:
         return None
@@ -107,6 +123,9 @@ def dataset_refusal(prepared: ReadySearch, dataset: DatasetState | None) -> Budg
             user=ledger_user(prepared),
             what="this search",
         )
+        # The records are not read before the search starts, so only a declared user key is compared.
+        if plan.unit == "user":
+            admit_division(dataset, prepared.experiment.dataset.user_key, "this search")
     except BudgetRefusedError as error:
         return error
     return None
@@ -128,11 +147,14 @@ def split_of(experiment: Experiment) -> dict[str, object]:
     return {"set": experiment.dataset.name, "fraction": validation.fraction, "seed": validation.split_seed}
 
 
-def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, request: DatasetRequest) -> None:
-    """Raise a TunerError if a sweep's settings, plan or records differ from those in its ledger entry.
+def hold_to_ledger(
+    state: SearchState, experiment: Experiment, plan: Plan, *, request: DatasetRequest, division: Division | None
+) -> None:
+    """Raise a TunerError if a sweep's settings, plan, records or users differ from those in its ledger entry.
 
-    This check is needed because the sweep's files can be edited.
+    This check is needed because the sweep's files can be edited. `division` is that of `division_of`.
     """
+    users = state.division and replace(state.division, stored=None)
     details, scores = state.details, None if state.validation is None else state.validation.filter
     compared = (
         ("the settings", settings_hash(experiment), details.get("settings")),
@@ -141,7 +163,7 @@ def hold_to_ledger(state: SearchState, experiment: Experiment, plan: Plan, *, re
         ("the plan", (plan.validation_filter, plan.validation_claim), (scores, state.validation_claim)),
         ("the plan", plan_hash(plan), details.get("plan")),
         ("the records", records_fingerprint(request), state.fingerprint),
-        ("the records", users_fingerprint(request), details.get("users")),
+        ("the users", division and division.named, users),
     )
     for what, now, charged in compared:
         if now != charged:
@@ -156,7 +178,8 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
     """Return the ledger of a resumed sweep. With `reopen`, open the search in the ledger again.
 
     Raises:
-        BudgetRefusedError: the search was closed without a step, and its cap no longer fits the data set's cap.
+        BudgetRefusedError: the search was closed without a step, and its cap no longer fits the data set's cap, or its
+            division among users differs from that of a later search.
         LedgerError: the ledger does not contain the sweep.
         TunerError: the sweep's files or the data are not those that the ledger was charged for.
     """
@@ -181,9 +204,11 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
         enter(ledger, sweep, prepared)  # the sweep died after its folder was created and before it entered the ledger
     state = ledger.search_state(sweep.id)
     # Compare the stored file, because the noise of the requested experiment was copied from the plan.
-    hold_to_ledger(state, load_experiment(sweep.experiment), prepared.plan, request=prepared.request)
+    stored = load_experiment(sweep.experiment)
+    division = division_of(ledger, stored, prepared.request)
+    hold_to_ledger(state, stored, prepared.plan, request=prepared.request, division=division)
     if reopen:
-        ledger.reopen_search(sweep.id)
+        ledger.reopen_search(sweep.id, division=division)
     return ledger
 
 

@@ -6,17 +6,22 @@ trial ends it is settled, and the steps that it reserved but did not lease are f
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
+
+import numpy as np
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
 from tuner.privacy.accountant.filters import Filter
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
 from tuner.privacy.ledger.admission import check_pools, order_filter, require_name, require_search, units_at
-from tuner.privacy.ledger.chain import Chain
+from tuner.privacy.ledger.chain import Chain, Write
+from tuner.privacy.ledger.division import Division, known_pairs, require_compatible
 from tuner.privacy.ledger.entries import Entry, canonical
 from tuner.privacy.ledger.key import LedgerKey
 from tuner.privacy.ledger.state import TRAINING, VALIDATION, DatasetCap, DatasetState, PoolState, SearchState
@@ -148,6 +153,7 @@ class Ledger:
         unit: str = "record",
         user: str | None = None,
         fingerprint: str | None = None,
+        division: Division | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
         """Open a search. Its whole (ε, δ) then counts against the cap of the data set.
@@ -165,11 +171,15 @@ class Ledger:
             unit: unit of protection, `record` or `user`.
             user: user whose share the search uses; `user()` by default.
             fingerprint: checksum of the data. Data that the ledger knows under another name are refused.
+            division: how the records are divided among users, if the unit is a user. Records that earlier searches have
+                too must belong to the same users.
             details: notes on the search, as plain JSON.
 
         Raises:
             BudgetRefusedError: the claim exceeds the data set's cap or the user's share, a filter exceeds its claim,
-                the data set's searches protect another unit, or the ledger knows the data under another name.
+                the data set's searches protect another unit or divide the records among users differently, or the
+                ledger knows the data under another name.
+            LedgerCorruptError: the stored division of an earlier search was changed or removed.
             LedgerError: the name of the search exists already.
         """
         require_name(dataset, "dataset")
@@ -180,6 +190,8 @@ class Ledger:
         require_name(user, "user")
         if fingerprint is not None:
             require_name(fingerprint, "fingerprint")
+        if division is not None and division.user_key is not None:
+            require_name(division.user_key, "user_key")
         check_pools(filter, validation)
         _require_fit(filter, epsilon, delta, "the search's")
         claim = (epsilon, delta) if validation_claim is None else validation_claim
@@ -206,7 +218,7 @@ class Ledger:
         }  # fmt: skip
         canonical(body)
         with self._chain.write() as write:
-            _require_same_users(write.states.get(dataset), fingerprint, (details or {}).get("users"), search)
+            body["division"] = None if division is None else _entered(write, dataset, search, division)
             write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), filter, validation)})
 
     def begin_sealed(self, search: str) -> None:
@@ -297,11 +309,16 @@ class Ledger:
             if state.status == "open":
                 write(state.dataset, "close_search", {"search": search})
 
-    def reopen_search(self, search: str) -> None:
+    def reopen_search(self, search: str, *, division: Division | None = None) -> None:
         """Reopen a closed search with its old claim. Do nothing if it is open, or if it is sealed and has begun.
 
-        Raise `BudgetRefusedError` if the claim did not count while the search was closed, and now exceeds the data
-        set's cap or the user's share.
+        `division` is the one with which the search was opened. It is needed if the claim did not count while the search
+        was closed, and the search protects users.
+
+        Raises:
+            BudgetRefusedError: the claim did not count while the search was closed, and now exceeds the data set's cap
+                or the user's share, or its division differs from that of a search that was opened since.
+            InputError: the division is needed and is not the one with which the search was opened.
         """
         with self._chain.write() as write:
             state = require_search(write.states, search)
@@ -309,6 +326,15 @@ class Ledger:
                 return
             validation = state.validation.filter if state.validation else None
             units = units_at(write.order(state.dataset), state.filter, validation)
+            if not state.counts and state.division is not None and state.division.user_key is None:
+                if division is None or division.named.pairs != state.division.pairs:
+                    raise InputError(
+                        "division-missing",
+                        f"Search {search!r} can be reopened only with the division of records among users with which "
+                        "it was opened. Give the same (record, user) pairs.",
+                    )
+                known = known_pairs(write.states.get(state.dataset), write.division, but=search)
+                require_compatible(known, division.pairs, state.dataset)
             write(state.dataset, "reopen_search", {"search": search, "units": units})
 
     def record_card(self, search: str, card_sha256: str, kind: str) -> None:
@@ -350,6 +376,15 @@ class Ledger:
         """Read and verify all entries of a data set again, and return each with the data set's state after it."""
         return self._chain.entries(dataset)
 
+    def verify_division(self, dataset: str) -> None:
+        """Check that the stored division of a data set among users is the one that its entries name.
+
+        Raises:
+            LedgerCorruptError: the stored division of a search that counts was changed or removed.
+            LedgerError: this database role may not read divisions; the code is `ledger-not-granted`.
+        """
+        self._chain.verify_division(dataset)
+
     def verify_chain(self) -> None:
         """Read the whole ledger again, and raise `LedgerCorruptError` if it is damaged or contradicts itself.
 
@@ -369,19 +404,17 @@ def _require_fit(filter: Filter, epsilon: float, delta: float, whose: str) -> No
         )
 
 
-def _require_same_users(state: DatasetState | None, fingerprint: str | None, users: object, search: str) -> None:
-    """Refuse a search that assigns the records to users differently than an earlier search assigns them.
-
-    No claim would cover both searches.
-    """
-    for other in state.searches if state and fingerprint is not None else ():
-        known = other.details.get("users")
-        if other.fingerprint == fingerprint and None not in {known, users} and known != users:
-            raise BudgetRefusedError(
-                "users-differ",
-                f"Search {search!r} assigns the records of data set {other.dataset!r} to users differently than search "
-                f"{other.search!r} assigns them, so no claim covers both searches. Use the same user column.",
-            )
+def _entered(write: Write, dataset: str, search: str, division: Division) -> dict[str, str]:
+    """Compare a division with those of the searches that count, store what is new, and return what the entry names."""
+    state = write.states.get(dataset)
+    if division.user_key is not None:
+        return division.named.body()
+    require_compatible(known_pairs(state, write.division), division.pairs, dataset)
+    # A search that was not charged may stop to count, and its pairs with it. So they do not make others' redundant.
+    known = known_pairs(state, write.division, charged=True)
+    content = np.setdiff1d(division.pairs, known, assume_unique=True).tobytes()
+    write.store_division(search, content)
+    return replace(division.named, stored=hashlib.sha256(content).hexdigest()).body()
 
 
 def _priced(pool: PoolState, trial: str, mechanism: SampledGaussian | None) -> dict[str, Any]:

@@ -50,6 +50,8 @@ CREATE FUNCTION {_NAMESPACE}.refuse() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION 'the ledger is append-only'; END $$;
 CREATE TRIGGER entries_are_final BEFORE UPDATE OR DELETE OR TRUNCATE ON {_NAMESPACE}.entries
     FOR EACH STATEMENT EXECUTE FUNCTION {_NAMESPACE}.refuse();
+CREATE TRIGGER divisions_are_final BEFORE UPDATE OR DELETE OR TRUNCATE ON {_NAMESPACE}.divisions
+    FOR EACH STATEMENT EXECUTE FUNCTION {_NAMESPACE}.refuse();
 CREATE TRIGGER heads_stay BEFORE DELETE OR TRUNCATE ON {_NAMESPACE}.heads
     FOR EACH STATEMENT EXECUTE FUNCTION {_NAMESPACE}.refuse();
 CREATE TRIGGER meta_is_final BEFORE UPDATE OR DELETE OR TRUNCATE ON {_NAMESPACE}.meta
@@ -77,13 +79,13 @@ CREATE TRIGGER entries_are_vouched_for BEFORE INSERT ON {_NAMESPACE}.entries
 """
 _FOUND = text(
     "SELECT c.relname, CAST(c.relpersistence AS text) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-    f"WHERE n.nspname = '{_NAMESPACE}' AND c.relname IN ('entries', 'heads', 'meta')"
+    f"WHERE n.nspname = '{_NAMESPACE}' AND c.relname IN ('divisions', 'entries', 'heads', 'meta')"
 )
 _TRIGGERS = text(
     "SELECT t.tgname, t.tgenabled IN ('O', 'A') FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
     f"JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = '{_NAMESPACE}' AND NOT t.tgisinternal"
 )
-_NEEDED = {"entries_are_final", "heads_stay", "meta_is_final", "entries_are_vouched_for"}
+_NEEDED = {"divisions_are_final", "entries_are_final", "heads_stay", "meta_is_final", "entries_are_vouched_for"}
 _OWNS = text(
     "SELECT pg_has_role(session_user, c.relowner, 'MEMBER') FROM pg_class c "
     "JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -94,7 +96,8 @@ _OWNS = text(
 class Postgres(Backend):
     """Ledger in the tables of a PostgreSQL database, in the schema `dp_tuner`.
 
-    A role with SELECT can read. A role that charges also needs INSERT on `entries` and INSERT, UPDATE on `heads`. A
+    A role with SELECT can read. A role that charges also needs INSERT on `entries` and INSERT, UPDATE on `heads`;
+    to protect users, it needs SELECT, INSERT on `divisions`. A
     trigger lets only owners of the tables set caps and shares. It lets a role open searches only under its own name. A
     confirmed charge is on the server's disk, because `synchronous_commit` is set. A server with `fsync` off is refused.
 
@@ -201,14 +204,14 @@ class Postgres(Backend):
         if found and len(found) < len(TABLES.tables):
             raise LedgerCorruptError(
                 "ledger-damaged",
-                f"Schema {_NAMESPACE} of {self.url} must have the tables entries, heads and meta, but has only "
-                f"{', '.join(sorted(found))}. Restore the ledger from a backup.",
+                f"Schema {_NAMESPACE} of {self.url} must have the tables divisions, entries, heads and meta, but "
+                f"has only {', '.join(sorted(found))}. Restore the ledger from a backup.",
             )
         if set(found.values()) - {"p"}:
             raise LedgerError(
                 "ledger-not-durable",
                 f"Tables of {self.url} are UNLOGGED, so a charge might not survive a crash. Nothing is charged. Run "
-                f"ALTER TABLE {_NAMESPACE}.entries SET LOGGED, and also for the tables heads and meta.",
+                f"ALTER TABLE {_NAMESPACE}.entries SET LOGGED, and also for the tables divisions, heads and meta.",
             )
         return bool(found)
 
@@ -283,8 +286,9 @@ def _explain(error: DBAPIError, url: str) -> LedgerError:
             code = "ledger-not-granted"
             fix = (
                 f"Ask the owner to GRANT USAGE ON SCHEMA {_NAMESPACE} and SELECT on its tables. To charge, a role also "
-                f"needs INSERT ON {_NAMESPACE}.entries and INSERT, UPDATE ON {_NAMESPACE}.heads. If there is no ledger "
-                "yet, a role that may CREATE in the database must open it first."
+                f"needs INSERT ON {_NAMESPACE}.entries and INSERT, UPDATE ON {_NAMESPACE}.heads; to protect "
+                f"users also SELECT, INSERT ON {_NAMESPACE}.divisions. If there is no ledger yet, a role that may "
+                "CREATE in the database must open it first."
             )
         case _ if state == _NOT_THEIRS:
             code = "ledger-not-owner"
