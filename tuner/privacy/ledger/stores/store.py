@@ -213,7 +213,7 @@ class Store:
     def division(connection: sa.Connection, search: str) -> bytes | None:
         """Return the (record, user) pairs that were stored with a search; None if there are none."""
         found = connection.execute(_READ_DIVISION, {"of": search}).scalar_one_or_none()
-        return None if found is None else bytes(found)
+        return found if isinstance(found, bytes) else None  # SQLite returns a text if somebody wrote one
 
     @staticmethod
     def store_division(connection: sa.Connection, search: str, pairs: bytes) -> None:
