@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,19 @@ def test_users_are_not_divided_anew_and_every_view_says_so(owned: Tune, scored: 
     assert basis in Path("out/privacy_card.md").read_text()
     verify = ("verify", "out/privacy_card.json")
     assert "yes: the card follows from its ledger" in owned(*verify).text
+    # The table of the ledger is held to its chain.
+    with sqlite3.connect(owned.folder / "runs" / "ledger.db") as raw:
+        stored = raw.execute("SELECT search, pairs FROM divisions ORDER BY length(pairs) DESC").fetchone()
+        raw.execute("DROP TRIGGER divisions_stay")
+        raw.execute("DELETE FROM divisions WHERE search = ?", stored[:1])
+    assert "WARNING: The division of data set 'own' among users was changed or removed" in owned("budget", "show").text
+    assert "NO division among users" in owned(*verify, code=None).text
+    charged = owned.entries
+    assert "[ledger-division-damaged]" in owned("run", "own.yaml", "--local", "--quiet", code=1).err
+    assert owned.entries == charged
+    with sqlite3.connect(owned.folder / "runs" / "ledger.db") as raw:
+        raw.execute("INSERT INTO divisions VALUES (?, ?)", stored)
+    assert "WARNING" not in owned("budget", "show").text
     # An operator may say nothing else on the card: it is compared with one built from the ledger.
     card = json.loads(Path("out/privacy_card.json").read_text())
     card["records"]["division"] = card["records"]["division"].replace("2 searches", "3 searches")

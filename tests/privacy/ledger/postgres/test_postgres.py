@@ -180,7 +180,7 @@ def test_unlogged_tables_are_refused(postgres: PostgresServer, ledger: Ledger, u
             use()
 
 
-@pytest.mark.parametrize("table", ["divisions", "entries", "heads", "meta"])
+@pytest.mark.parametrize("table", ["entries", "heads", "meta"])
 def test_a_part_that_is_missing_is_never_made_anew(
     postgres: PostgresServer, ledger: Ledger, url: str, table: str
 ) -> None:
