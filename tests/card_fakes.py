@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ledgers import lease
+from ledgers import division_of, lease
 
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
@@ -85,6 +85,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
         "validation": TotalSteps(SCORES, 40),
         "validation_claim": (0.6, 1e-6),
         "unit": "user",
+        "division": division_of({record: [str(record // 3)] for record in range(30)}),
     },
     "public": {"filter": TotalSteps(MECHANISM, 200), "epsilon": 2.0, "details": {"public_search": PUBLIC}},
 }

@@ -9,9 +9,12 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from tuner.privacy.accountant.filters import CouponBook, Filter, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.run_laws import RunLaw
+from tuner.privacy.ledger.division import Division
 from tuner.privacy.ledger.entries import GENESIS, Entry, canonical, entry_hash
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.rules import checked_state_after
@@ -25,6 +28,9 @@ TRAINING_STEPS = TotalSteps(MECHANISM, 1000)
 BOOK = CouponBook(((MECHANISM, 10), (CHEAP, 20)))
 SEALED = Sealed(RunLaw(name="geometric", mean=2.0), 60, ((CHEAP, 5),))
 SCORES = {"validation": TotalSteps(RELEASE, 6), "validation_claim": (1.0, 1e-6)}
+
+OWNERS_WORD = {"user_key": "patient number", "pairs": "0" * 64}
+"""What an entry says of a division among users that is the owner's word."""
 
 _PRELUDE = """
 import os, resource, signal, sys, time
@@ -59,6 +65,12 @@ def said_by(process: subprocess.Popen[str], *, word: str = "") -> list[str]:
         said, errors = process.stdout.read(), process.stderr.read()
     assert process.returncode in {0, -9}, errors
     return said.splitlines()
+
+
+def division_of(owners: Mapping[int, Iterable[str]]) -> Division:
+    """A division of records, which are numbers, among the users who own them."""
+    pairs = [f"{record:016d}{user:>16}".encode() for record, users in owners.items() for user in users]
+    return Division(np.unique(np.array(pairs, dtype="S32")))
 
 
 def file_of(ledger: Ledger) -> Path:
@@ -116,6 +128,7 @@ def opening(filter: Filter | None = None, **more: object) -> tuple[str, dict[str
     said = {
         "search": "s", "filter": body, "validation": None, "unit": "record", "user": "ada",
         "epsilon": 4.0, "delta": 1e-5, "fingerprint": None, "details": {}, "units": None,
+        "division": OWNERS_WORD if more.get("unit") == "user" else None,
     }  # fmt: skip
     return "open_search", {**said, **more}
 

@@ -44,7 +44,7 @@ class PostgresBackdoor:
         return self.server.sql(statement, self.url)
 
     def unguard(self) -> None:
-        for table in ("entries", "heads", "meta"):
+        for table in ("divisions", "entries", "heads", "meta"):
             self.sql(f"ALTER TABLE {table} DISABLE TRIGGER USER")
 
     def guard(self) -> None:

@@ -187,6 +187,31 @@ FAULTS: tuple[Fault, ...] = (
         test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
     ),
     Fault(
+        name="users-divided-anew",
+        breaks="a search divides records among other users than an earlier search, so no total covers one user",
+        file="tuner/privacy/ledger/division.py",
+        old="    if not compatible(known, pairs):\n",
+        new="    if len(known) == len(pairs) and not compatible(known, pairs):\n",
+        test="tests/privacy/ledger/test_division.py::test_a_file_that_differs_in_one_record_is_not_divided_anew",
+    ),
+    Fault(
+        name="division-forgotten-with-its-search",
+        breaks="the division of a search goes uncompared once another search, which stored it, counts no more",
+        file="tuner/privacy/ledger/ledger.py",
+        old="known = known_pairs(state, write.division, charged=True)",
+        new="known = known_pairs(state, write.division)",
+        test="tests/privacy/ledger/test_division.py"
+        "::test_only_what_no_charged_search_has_is_stored_and_nothing_is_forgotten",
+    ),
+    Fault(
+        name="stored-division-believed",
+        breaks="the stored division can be emptied, and a user divided anew",
+        file="tuner/privacy/ledger/division.py",
+        old=" or hashlib.sha256(content).hexdigest() != named:",
+        new=" or named is None:",
+        test="tests/privacy/ledger/test_division.py::test_a_table_that_was_changed_is_found",
+    ),
+    Fault(
         name="two-budgets-for-the-same-records",
         breaks="the same records get a second budget under another name",
         file="tuner/privacy/ledger/admission.py",

@@ -144,6 +144,8 @@ GATES = [
     gate("privacy.unit=user", "privacy.unit", "dataset-without-users", "privacy.unit=record"),
     gate("dataset.records_per_user=4", "dataset.records_per_user", "records-per-user-unused"),
     gate("dataset.public_users=7", "dataset.public_users", "public-size-known"),
+    gate("dataset.user_key=patient number", "dataset.user_key", "user-key-unused"),
+    gate("dataset.user_key=patient number", "dataset.user_key", "user-key-unused", "dataset.user_key=null", USERS),
     gate("dataset={name: mine, path: x.npz}", "dataset.public_users", "public-size-missing",
          "dataset={name: mine, path: x.npz, public_users: 40}",
          ("privacy.unit=user", "trainable.batch_size=4", "privacy.delta=1e-3")),

@@ -34,7 +34,6 @@ __all__ = [
     "public_validation_size",
     "records_fingerprint",
     "share_records",
-    "users_fingerprint",
 ]
 
 UNITS = ("record", "user")
@@ -206,17 +205,6 @@ def _records(request: DatasetRequest) -> str:
 
     known = info(request)
     return known.records_sha256 if known.path is None else loading.records_sha256(user.read_raw(known))
-
-
-@walled
-def users_fingerprint(request: DatasetRequest) -> str | None:
-    """Return a hash of the users in a custom data set; None for a shipped data set, or if the unit is a record."""
-    from trainables.data import loading, user
-
-    known = info(request)
-    if known.path is None or request.unit != "user":
-        return None
-    return loading.users_sha256(user.read_raw(known))
 
 
 @walled

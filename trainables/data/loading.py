@@ -24,7 +24,7 @@ from trainables.errors import DatasetError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["content_sha256", "load_splits", "read_arrays", "records_sha256", "users_sha256"]
+__all__ = ["content_sha256", "load_splits", "read_arrays", "records_sha256"]
 
 _ROWS = 4096  # rows that are converted at a time, to save memory
 
@@ -77,16 +77,6 @@ def records_sha256(arrays: Arrays, *, scaled: bool = False) -> str:
     for digest in sorted(digests):
         whole.update(digest)
     return whole.hexdigest()
-
-
-def users_sha256(arrays: Arrays) -> str:
-    """Return a checksum of the users of the records. User numbers and their decimal strings give the same checksum."""
-    digest = hashlib.sha256()
-    for key in ("user_train", "user_test"):
-        if key in arrays:
-            names = [str(name) for name in arrays[key].ravel().tolist()]
-            digest.update(f"{key}:{arrays[key].shape};{names}".encode(errors="surrogatepass"))
-    return digest.hexdigest()
 
 
 def _text(path: Path) -> str:

@@ -51,6 +51,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "dataset-without-users": "The data set does not say which user each record belongs to, so a search on it "
         "cannot protect users. Write `privacy.unit: record`, or use a data set with users.",
         "public-size-known": "The public size of a shipped data set is already known. Remove the key.",
+        "user-key-unused": "A user key is the owner's word on how own data are divided among users. It applies only to "
+        "a file of your own with `privacy.unit: user`. Remove the key.",
         "records-per-user-unused": "The bound on records per user applies only with `privacy.unit: user`.",
         "scores-not-protected": "The key sets the budget or the noise of protected scores, but the scores are not "
         "protected. Remove the key, or write `protected: true`.",

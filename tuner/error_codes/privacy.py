@@ -10,6 +10,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "process or try again.",
         "ledger-damaged": "A program other than dp-tuner changed or truncated the ledger, or tables are missing. "
         "Restore the ledger from a complete backup. A new ledger would forget what was spent, so none is created.",
+        "ledger-division-damaged": "The stored division of a data set among users was changed or removed. Restore the "
+        "ledger from a complete backup. Until then, no search that protects users can start on this data set.",
         "ledger-disk-full": "The disk of the ledger is full. Nothing more is charged. Free space, then resume.",
         "ledger-encoding": "The database of a ledger must use UTF8. Create a database with that encoding.",
         "block-not-charged": "A search was about to charge steps without its claim on one of its blocks. Nothing was "
@@ -81,6 +83,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "the file that `tune export` wrote.",
     },
     2: {
+        "division-missing": "A search that protects users must say how its records are divided among users: by "
+        "(record, user) pairs, or by a user key. A reopened search must give those with which it was opened.",
         "ledger-driver-missing": 'A PostgreSQL ledger needs psycopg. Run pip install "dp-tuner[postgres]".',
         "ledger-url": "A ledger is an SQLite file (sqlite:///FILE) or a PostgreSQL database "
         "(postgresql://user@host/database).",
@@ -167,7 +171,11 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "no-share": "The data set's cap is divided among users, and this user has no share. Ask the owner for a share.",
         "share-exceeded": "The searches of this user would exceed the user's share of the data set's cap.",
         "shares-exceed-cap": "The shares of all users together would exceed the cap of the data set.",
-        "users-differ": "All searches on the same records must assign the records to the same users. Otherwise their "
-        "claims cannot be added. Use the same user column.",
+        "users-differ": "A record that is also in the file of an earlier search belongs to another user there. Claims "
+        "for each user add up only if all searches on a data set divide its records among the same users. Use the same "
+        "user column, with the same names. If people with equal records come and go, so that this can never hold, "
+        "declare `dataset.user_key` from the first search on. The message does not tell the record, which is private.",
+        "user-key-differs": "The first search on a data set decides how its records are divided among users: by the "
+        "records themselves, or by a declared `dataset.user_key`. Later searches must write the same key, or none.",
     },
 }

@@ -18,6 +18,7 @@ from tuner.experiment.values import (
     Rungs,
     ScoreNoise,
     Seed,
+    UserKey,
     Word,
     broken,
     one_value,
@@ -98,11 +99,15 @@ class RecordsSection(Section):
 class DatasetSection(RecordsSection):
     """Private records and their split. `public_size` and `public_users` must be PUBLIC numbers.
 
-    `block` names the blocks of a growing table whose records are used. Each block has a budget of its own.
+    Attributes:
+        block: blocks of a growing table whose records are used. Each block has a budget of its own.
+        user_key: PUBLIC name of the column or system that divides the records among users. It replaces the ledger's
+            comparison of the records by the owner's word.
     """
 
     block: Blocks | None = None
     public_users: Count | None = None
+    user_key: UserKey | None = None
     records_per_user: Count = 16
     validation: ValidationSection = ValidationSection()
 

@@ -25,6 +25,7 @@ __all__ = [
     "Rungs",
     "ScoreNoise",
     "Seed",
+    "UserKey",
     "Word",
     "broken",
     "one_value",
@@ -118,6 +119,8 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=2**53)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Word = Annotated[str, Field(min_length=1)]
+UserKey = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+"""Public name of what divides records among users. A card and the ledger show it on one line."""
 AtMost = Annotated[Literal["auto"] | int, BeforeValidator(_at_most)]
 Noise = Annotated[Literal["auto"] | float | dict[str, Any], BeforeValidator(_noise)]
 Order = Annotated[

@@ -20,7 +20,7 @@ from tuner.files import write_json, write_text
 from tuner.plan.plan import Plan, mechanism_of, plan_from
 from tuner.sweep import folder as sweeps
 from tuner.sweep.ledger_head import require_charged, require_not_behind
-from tuner.sweep.registration import hold_to_ledger, refuse_if_charged
+from tuner.sweep.registration import division_of, hold_to_ledger, refuse_if_charged
 from tuner.sweep.sealed import require_trained
 from tuner.sweep.trial_spec import training_spec
 from tuner.sweep.winner import By
@@ -100,7 +100,8 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     check_present(request)
     require_not_behind(sweep, ledger, charged)
     with logging_to(sweep.operator_log):
-        hold_to_ledger(ledger, charged, experiment, plan, request=request)
+        division = division_of(ledger, experiment, request)
+        hold_to_ledger(ledger, charged, experiment, plan, request=request, division=division)
     best = trial_to_export(sweep, experiment, plan, charged, by)
     about = info(request)
     log = sweep.operator_log

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from trainables.data import DATASETS, DatasetRequest, records_fingerprint
-from tuner.errors import InputError
+from tuner.errors import InputError, LedgerError
 from tuner.files import write_text
 from tuner.privacy.accountant.mechanism import require_delta, require_epsilon
 from tuner.privacy.accountant.rdp import ORDERS
 from tuner.privacy.ledger.admission import order_filter, require_name
 from tuner.privacy.ledger.blocks import table_of
+from tuner.privacy.ledger.division import basis
 from tuner.privacy.ledger.history import lines, points, room, rule, search_lines, share_lines, void_text, within_cap
 from tuner.privacy.ledger.key import RECORDS_PURPOSE
 from tuner.privacy.ledger.ledger import Ledger
@@ -48,7 +49,7 @@ def budget_values(url: str, dataset: str | None) -> dict[str, Any]:
         "ledger": ledger.url,
         "ledger_id": ledger.id,
         "datasets": [
-            _with_odometer(ledger.dataset_state(name)) for name in names if dataset is not None or name not in damaged
+            _shown(ledger, ledger.dataset_state(name)) for name in names if dataset is not None or name not in damaged
         ],
         "damaged": damaged,
     }
@@ -161,7 +162,7 @@ def write_budget_report(url: str, dataset: str, out: Path) -> dict[str, Any]:
     damaged = ledger.verify_chain(owner)
     history = ledger.entries(owner)
     values = {
-        **_with_odometer(history[-1][1]),
+        **_shown(ledger, history[-1][1]),
         "ledger": ledger.url,
         "ledger_id": ledger.id,
         "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S"),
@@ -293,6 +294,24 @@ def _dataset(state: DatasetState) -> dict[str, Any]:
         "entries": None if hides_runs else state.seq,
         "head": state.head,
     }  # fmt: skip
+
+
+def _shown(ledger: Ledger, state: DatasetState) -> dict[str, Any]:
+    return {**_with_odometer(state), "division": basis(state), "division_fault": _division_fault(ledger, state)}
+
+
+def _division_fault(ledger: Ledger, state: DatasetState) -> str | None:
+    """Return why the stored division among users cannot be relied on; None if it is intact, or there is none."""
+    try:
+        if basis(state) is not None:
+            ledger.verify_division(state.dataset)
+    except LedgerError as error:
+        if error.code not in {"ledger-division-damaged", "ledger-not-granted"}:
+            raise
+        if error.code == "ledger-not-granted":
+            return "this role may not read the stored division, so it was not checked for changes"
+        return str(error)
+    return None
 
 
 def _with_odometer(state: DatasetState) -> dict[str, Any]:

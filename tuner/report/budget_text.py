@@ -63,6 +63,10 @@ def _dataset_lines(dataset: dict[str, Any]) -> list[str]:
         f"  spent so far ({odometer['label']}): ε = {odometer['epsilon_spent']:.6g} at δ = {odometer['delta']:g}, "
         f"{odometer['delta_is']}"
     )
+    if dataset["division"] is not None:
+        lines.append(f"  the total for one user rests on {dataset['division']}")
+    if dataset["division_fault"] is not None:
+        lines.append(f"  WARNING: {dataset['division_fault']}")
     if dataset["divided"]:
         lines += ["  shares", *(f"    {_share_text(share)}" for share in dataset["shares"])]
     if dataset["searches"]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainables.data import budget_owner, is_own, records_fingerprint, share_records, users_fingerprint
+from trainables.data import budget_owner, is_own, records_fingerprint, share_records
 from tuner.errors import BudgetRefusedError
 from tuner.privacy.ledger.admission import not_admitted
 from tuner.privacy.ledger.blocks import table_of
@@ -28,7 +28,6 @@ __all__ = [
     "OpenUse",
     "admit_open_use",
     "keyed_fingerprint",
-    "keyed_users",
     "landscape_refusal",
     "names_in_ledger",
     "naming_warnings",
@@ -40,12 +39,6 @@ __all__ = [
 def keyed_fingerprint(ledger: Ledger, request: DatasetRequest) -> str:
     """Return the HMAC of the records' fingerprint with the operator's key, which the ledger stores."""
     return ledger.key.digest(RECORDS_PURPOSE, records_fingerprint(request).encode())
-
-
-def keyed_users(ledger: Ledger, request: DatasetRequest) -> str | None:
-    """Return the HMAC of the users' checksum; None for a shipped data set, or if the unit is a record."""
-    found = users_fingerprint(request)
-    return None if found is None else ledger.key.digest("users", found.encode())
 
 
 def public_facts(about: DatasetInfo) -> dict[str, object]:

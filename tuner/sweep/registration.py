@@ -5,6 +5,7 @@ The ledger is the durable record of all charges to a data set.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainables.data import is_own
@@ -12,7 +13,7 @@ from tuner.errors import BudgetRefusedError, LedgerError, TunerError
 from tuner.experiment import load_experiment
 from tuner.privacy.ledger.blocks import table_of
 from tuner.sweep.folder import read_json
-from tuner.sweep.identity import admit_open_use, keyed_fingerprint, keyed_users, near_names, public_facts
+from tuner.sweep.identity import admit_open_use, keyed_fingerprint, near_names, public_facts
 from tuner.sweep.ledger_head import remember_head, require_not_behind
 from tuner.sweep.settings import plan_hash, settings_hash
 from tuner.sweep.status import SweepState
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from trainables.data import DatasetRequest
     from tuner.experiment import Experiment
     from tuner.plan.plan import Plan
+    from tuner.privacy.ledger.division import Division
     from tuner.privacy.ledger.ledger import Ledger
     from tuner.privacy.ledger.state import DatasetState, SearchState
     from tuner.sweep.folder import SweepFolder
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "dataset_refusal",
+    "division_of",
     "enter",
     "hold_to_ledger",
     "leave",
@@ -90,9 +93,10 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
     """Open the search in the ledger. The search's cap then counts against the data set's cap.
 
     Raises:
-        BudgetRefusedError: the search does not fit the data set's cap. Nothing was written.
+        BudgetRefusedError: the search does not fit the data set's cap, or divides the records among users differently
+            than earlier searches. Nothing was written.
     """
-    plan, users = prepared.plan, keyed_users(ledger, prepared.request)
+    plan = prepared.plan
     own: dict[str, object] = {}
     if is_own(prepared.request):
         near = near_names(ledger, prepared.owner, prepared.about, user=ledger.user())
@@ -108,6 +112,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
         validation_claim=plan.validation_claim,
         unit=plan.unit,
         fingerprint=keyed_fingerprint(ledger, prepared.request),
+        division=division_of(ledger, prepared.experiment, prepared.request),
         blocks=prepared.other_blocks,
         details={
             "experiment": plan.name,
@@ -117,12 +122,22 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
             "settings": settings_hash(prepared.experiment, ledger.id),
             "plan": plan_hash(plan),
             "split": split_of(prepared.experiment),
-            **({} if users is None else {"users": users}),
             **own,
             **chosen,
         },
     )
     remember_head(sweep, ledger)
+
+
+def division_of(ledger: Ledger, experiment: Experiment, request: DatasetRequest) -> Division | None:
+    """Return how the records are divided among users, under the ledger's key; None if the unit is a record."""
+    from trainables.data.divided import divided_records
+    from tuner.privacy.ledger.division import Division
+
+    if request.unit != "user":
+        return None
+    secret = bytes.fromhex(ledger.key.digest("division", b""))
+    return Division(divided_records(request, secret), experiment.dataset.user_key)
 
 
 def ledger_state(prepared: ReadySearch) -> DatasetState | None:
@@ -141,6 +156,7 @@ def dataset_refusal(prepared: ReadySearch, dataset: DatasetState | None) -> Budg
     This is a preview. The ledger decides when the search is opened.
     """
     from tuner.privacy.ledger.admission import admit_search, units_at
+    from tuner.privacy.ledger.division import admit_division
     from tuner.privacy.ledger.ledger import Ledger
 
     if dataset is None:
@@ -149,6 +165,8 @@ def dataset_refusal(prepared: ReadySearch, dataset: DatasetState | None) -> Budg
     for state in (dataset, *map(ledger.dataset_state, prepared.other_blocks)):
         order = None if state.cap is None else state.cap.order
         try:
+            if plan.unit == "user":  # the records are not read before the start, so only a declared key is compared
+                admit_division(state, prepared.experiment.dataset.user_key, "this search")
             admit_search(
                 state,
                 epsilon=plan.epsilon,
@@ -180,12 +198,19 @@ def split_of(experiment: Experiment) -> dict[str, object]:
 
 
 def hold_to_ledger(
-    ledger: Ledger, state: SearchState, experiment: Experiment, plan: Plan, *, request: DatasetRequest
+    ledger: Ledger,
+    state: SearchState,
+    experiment: Experiment,
+    plan: Plan,
+    *,
+    request: DatasetRequest,
+    division: Division | None,
 ) -> None:
-    """Raise a TunerError if a sweep's settings, plan or records differ from those in its ledger entry.
+    """Raise a TunerError if a sweep's settings, plan, records or users differ from those in its ledger entry.
 
-    This check is needed because the sweep's files can be edited.
+    This check is needed because the sweep's files can be edited. `division` is that of `division_of`.
     """
+    users = state.division and replace(state.division, stored=None)
     details, scores = state.details, None if state.validation is None else state.validation.filter
     compared = (
         ("the settings", settings_hash(experiment, ledger.id), details.get("settings")),
@@ -195,7 +220,7 @@ def hold_to_ledger(
         ("the plan", plan_hash(plan), details.get("plan")),
         ("the records", keyed_fingerprint(ledger, request), state.fingerprint),
         ("the blocks", [name.rpartition("/")[2] for name in _datasets(state)], list(request.blocks)),
-        ("the records", keyed_users(ledger, request), details.get("users")),
+        ("the users", division and division.named, users),
     )
     for what, now, charged in compared:
         if now != charged:
@@ -215,7 +240,8 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
     """Return the ledger of a resumed sweep. With `reopen`, open the search in the ledger again.
 
     Raises:
-        BudgetRefusedError: the search was closed without a step, and its cap no longer fits the data set's cap.
+        BudgetRefusedError: the search was closed without a step, and its cap no longer fits the data set's cap, or its
+            division among users differs from that of a later search.
         LedgerError: the ledger does not contain the sweep.
             It is older than what the sweep has seen.
         TunerError: the sweep's files or the data are not those that the ledger was charged for.
@@ -243,9 +269,11 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
     state = ledger.search_state(sweep.id)
     require_not_behind(sweep, ledger, state)
     # Compare the stored file, because the noise of the requested experiment was copied from the plan.
-    hold_to_ledger(ledger, state, load_experiment(sweep.experiment), prepared.plan, request=prepared.request)
+    stored = load_experiment(sweep.experiment)
+    division = division_of(ledger, stored, prepared.request)
+    hold_to_ledger(ledger, state, stored, prepared.plan, request=prepared.request, division=division)
     if reopen:
-        ledger.reopen_search(sweep.id)
+        ledger.reopen_search(sweep.id, division=division)
     return ledger
 
 

@@ -186,16 +186,6 @@ def test_a_sealed_search_is_charged_once_and_as_a_whole(ledger: Ledger, url: str
     assert len(times.pop()) == len("2026-01-01"), "the day alone"
 
 
-def test_the_same_records_are_divided_among_the_same_users(ledger: Ledger) -> None:
-    """Two hundred users of seven records each, and every record as a user: a total of both covers nobody."""
-    open_search(ledger, "first", unit="user", fingerprint="f", details={"users": "of seven"})
-    with raises_code(BudgetRefusedError, "users-differ"):
-        open_search(ledger, "second", unit="user", fingerprint="f", details={"users": "each one"})
-    assert [search.search for search in ledger.dataset_state("digits").searches] == ["first"]
-    open_search(ledger, "again", unit="user", fingerprint="f", details={"users": "of seven"})
-    open_search(ledger, "grown", unit="user", fingerprint="g", details={"users": "other records"})
-
-
 # The data set's cap, over all searches.
 
 

@@ -69,6 +69,9 @@ def unit(draft: Draft) -> Iterator[GateFinding]:
     if not own and data.public_users is not None:
         rule = f"the number of users of the shipped data set {data.name} cannot be set"
         yield GateFinding("public-size-known", "dataset.public_users", rule, "Remove the key.")
+    if data.user_key is not None and (privacy.unit == "record" or not own):
+        rule = "a user key says how your own data are divided among users, for a search with `privacy.unit: user`"
+        yield GateFinding("user-key-unused", "dataset.user_key", rule, "Remove the key.")
     if privacy.unit == "record":
         if data.records_per_user != type(data).model_fields["records_per_user"].default:
             rule = "a bound on records per user needs `privacy.unit: user`, but the unit is record"

@@ -16,7 +16,7 @@ from tuner.errors import BudgetRefusedError, LedgerError
 if TYPE_CHECKING:
     from tuner.privacy.ledger.state import DatasetState, SearchState
 
-__all__ = ["admit_division", "mirror_name", "mirrors_of", "require_mirrors", "table_of"]
+__all__ = ["admit_blocks", "mirror_name", "mirrors_of", "require_mirrors", "table_of"]
 
 _MARK = "/"
 
@@ -73,7 +73,7 @@ def require_mirrors(states: Mapping[str, DatasetState], search: SearchState) -> 
             )
 
 
-def admit_division(states: Mapping[str, DatasetState], dataset: str) -> None:
+def admit_blocks(states: Mapping[str, DatasetState], dataset: str) -> None:
     """Refuse a search on a whole table that was searched by blocks, or the reverse: neither's total would hold."""
     for other in states.values():
         if other.dataset == dataset or not other.by_name or table_of(other.dataset) != table_of(dataset):

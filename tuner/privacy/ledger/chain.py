@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from tuner.errors import LedgerCorruptError
 from tuner.privacy.ledger.blocks import table_of
+from tuner.privacy.ledger.division import known_pairs
 from tuner.privacy.ledger.entries import Entry, canonical, entry_hash
 from tuner.privacy.ledger.prices import check_prices
 from tuner.privacy.ledger.rules import checked_state_after, state_after
@@ -100,6 +101,12 @@ class Chain:
                 damage.setdefault(dataset, error)
         return damage
 
+    def verify_division(self, dataset: str) -> None:
+        """Check the stored division of a data set among users; see `Ledger.verify_division`."""
+        with self._lock, self.store.reading() as connection:
+            states, _ = self._fold(connection, self._states, self._last)
+            known_pairs(states.get(dataset), lambda search: self.store.division(connection, search))
+
     def _fold(
         self, connection: Connection, states: dict[str, DatasetState], last: int
     ) -> tuple[dict[str, DatasetState], int]:
@@ -140,6 +147,14 @@ class Write:
         """Return the Rényi order of the data set's cap; None if there is no cap or it has no order."""
         state = self.states.get(dataset)
         return state.cap.order if state and state.cap else None
+
+    def division(self, search: str) -> bytes | None:
+        """Return the stored (record, user) pairs of a search; None if there are none."""
+        return self._store.division(self._connection, search)
+
+    def store_division(self, search: str, pairs: bytes) -> None:
+        """Store the (record, user) pairs of a search that this transaction opens."""
+        self._store.store_division(self._connection, search, pairs)
 
     def __call__(self, dataset: str, kind: str, data: dict[str, Any]) -> None:
         """Append one entry. The caller must not catch an error inside the ``with`` block, so that nothing is committed.

@@ -6,11 +6,15 @@ trial ends it is settled, and the steps that it reserved but did not lease are f
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
+
+import numpy as np
 
 from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, LedgerError
 from tuner.privacy.accountant.filters import Filter
@@ -25,6 +29,7 @@ from tuner.privacy.ledger.admission import (
 )
 from tuner.privacy.ledger.blocks import mirror_name, mirrors_of
 from tuner.privacy.ledger.chain import Chain, Write
+from tuner.privacy.ledger.division import Division, known_pairs, require_compatible
 from tuner.privacy.ledger.entries import Entry, canonical
 from tuner.privacy.ledger.key import LedgerKey
 from tuner.privacy.ledger.state import TRAINING, VALIDATION, DatasetCap, DatasetState, PoolState, SearchState
@@ -176,6 +181,7 @@ class Ledger:
         validation_claim: tuple[float, float] | None = None,
         unit: str = "record",
         fingerprint: str | None = None,
+        division: Division | None = None,
         details: Mapping[str, Any] | None = None,
         blocks: Sequence[str] = (),
     ) -> None:
@@ -195,13 +201,17 @@ class Ledger:
             user: user whose share the search uses; `user()` by default.
             fingerprint: keyed checksum of the data. Data that the ledger knows as public or under another name are
                 refused.
+            division: how the records are divided among users, if the unit is a user. Records that earlier searches have
+                too must belong to the same users.
             details: notes on the search, as plain JSON. The key `own` says that the records are the user's own.
             blocks: other data sets on which the whole claim counts too (`blocks.py`). If one of them refuses, nothing
                 is opened.
 
         Raises:
-            BudgetRefusedError: the claim exceeds a data set's cap or the user's share, a filter exceeds its claim,
-                a data set's searches protect another unit, or the ledger knows the data under another name.
+            BudgetRefusedError: the claim exceeds a data set's cap or the user's share, a filter exceeds its claim, a
+                data set's searches protect another unit or divide the records among users differently, or the ledger
+                knows the data under another name.
+            LedgerCorruptError: the stored division of an earlier search was changed or removed.
             LedgerError: the name of the search exists already.
         """
         require_name(dataset, "dataset")
@@ -210,6 +220,8 @@ class Ledger:
         require_delta(delta)
         if fingerprint is not None:
             require_name(fingerprint, "fingerprint")
+        if division is not None and division.user_key is not None:
+            require_name(division.user_key, "user_key")
         check_pools(filter, validation)
         _require_fit(filter, epsilon, delta, "the search's")
         claim = (epsilon, delta) if validation_claim is None else validation_claim
@@ -241,7 +253,7 @@ class Ledger:
             own = {key: value for key, value in (details or {}).items() if key == "own"}
             if own:
                 admit_own(write.states, dataset)
-            _require_same_users(write.states.get(dataset), fingerprint, (details or {}).get("users"), search)
+            body["division"] = None if division is None else _entered(write, dataset, search, division)
             for block in blocks:
                 require_name(block, "dataset")
                 mirror: dict[str, Any] = {
@@ -354,17 +366,31 @@ class Ledger:
                     if mirror.status == "open":
                         write(mirror.dataset, "close_search", {"search": mirror.search})
 
-    def reopen_search(self, search: str) -> None:
+    def reopen_search(self, search: str, *, division: Division | None = None) -> None:
         """Reopen a closed search with its old claim. Do nothing if it is open, or if it is sealed and has begun.
 
-        Raise `BudgetRefusedError` if the claim did not count while the search was closed, and now exceeds the data
-        set's cap or the user's share.
+        `division` is the one with which the search was opened. It is needed if the claim did not count while the search
+        was closed, and the search protects users.
+
+        Raises:
+            BudgetRefusedError: the claim did not count while the search was closed, and now exceeds the data set's cap
+                or the user's share, or its division differs from that of a search that was opened since.
+            InputError: the division is needed and is not the one with which the search was opened.
         """
         with self._chain.write() as write:
             state = require_search(write.states, search)
             if state.status == "open" or state.begun:
                 return
             validation = state.validation.filter if state.validation else None
+            if not state.counts and state.division is not None and state.division.user_key is None:
+                if division is None or division.named.pairs != state.division.pairs:
+                    raise InputError(
+                        "division-missing",
+                        f"Search {search!r} can be reopened only with the division of records among users with which "
+                        "it was opened. Give the same (record, user) pairs.",
+                    )
+                known = known_pairs(write.states.get(state.dataset), write.division, but=search)
+                require_compatible(known, division.pairs, state.dataset)
             for each in (*(mirror for mirror in mirrors_of(write.states, state) if not mirror.begun), state):
                 units = units_at(write.order(each.dataset), state.filter, validation)
                 write(each.dataset, "reopen_search", {"search": each.search, "units": units})
@@ -428,6 +454,15 @@ class Ledger:
         """Read and verify all entries of a data set again, and return each with the data set's state after it."""
         return self._chain.entries(dataset)
 
+    def verify_division(self, dataset: str) -> None:
+        """Check that the stored division of a data set among users is the one that its entries name.
+
+        Raises:
+            LedgerCorruptError: the stored division of a search that counts was changed or removed.
+            LedgerError: this database role may not read divisions; the code is `ledger-not-granted`.
+        """
+        self._chain.verify_division(dataset)
+
     def verify_chain(self, dataset: str | None = None) -> dict[str, LedgerCorruptError]:
         """Read the whole ledger again, and raise `LedgerCorruptError` if it is damaged or contradicts itself.
 
@@ -458,19 +493,17 @@ def _require_fit(filter: Filter, epsilon: float, delta: float, whose: str) -> No
         )
 
 
-def _require_same_users(state: DatasetState | None, fingerprint: str | None, users: object, search: str) -> None:
-    """Refuse a search that assigns the records to users differently than an earlier search assigns them.
-
-    No claim would cover both searches.
-    """
-    for other in state.searches if state and fingerprint is not None else ():
-        known = other.details.get("users")
-        if other.fingerprint == fingerprint and None not in {known, users} and known != users:
-            raise BudgetRefusedError(
-                "users-differ",
-                f"Search {search!r} assigns the records of data set {other.dataset!r} to users differently than search "
-                f"{other.search!r} assigns them, so no claim covers both searches. Use the same user column.",
-            )
+def _entered(write: Write, dataset: str, search: str, division: Division) -> dict[str, str]:
+    """Compare a division with those of the searches that count, store what is new, and return what the entry names."""
+    state = write.states.get(dataset)
+    if division.user_key is not None:
+        return division.named.body()
+    require_compatible(known_pairs(state, write.division), division.pairs, dataset)
+    # A search that was not charged may stop to count, and its pairs with it. So they do not make others' redundant.
+    known = known_pairs(state, write.division, charged=True)
+    content = np.setdiff1d(division.pairs, known, assume_unique=True).tobytes()
+    write.store_division(search, content)
+    return replace(division.named, stored=hashlib.sha256(content).hexdigest()).body()
 
 
 def _priced(pool: PoolState, trial: str, mechanism: SampledGaussian | None) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from tuner.privacy.ledger.admission import (
     require_writer,
     unfit,
 )
-from tuner.privacy.ledger.blocks import admit_division, require_mirrors
+from tuner.privacy.ledger.blocks import admit_blocks, require_mirrors
+from tuner.privacy.ledger.division import NamedDivision, admit_division
 from tuner.privacy.ledger.entries import Entry, entry_hash
 from tuner.privacy.ledger.state import (
     TRAINING,
@@ -105,7 +106,7 @@ def state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetStat
         case "open_search":
             require_writer(entry.writer, data["user"], data["search"])
             admit_name(states, entry.dataset, data["search"], data["fingerprint"])
-            admit_division(states, entry.dataset)
+            admit_blocks(states, entry.dataset)
             changed = _open(state, data, entry)
         case _:
             search = state.by_name.get(data["search"])
@@ -224,6 +225,12 @@ def _open(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> Dataset
                 f"The (ε, δ) for validation records must not exceed the (ε, δ) of the search, {whole!r} (got "
                 f"{claim!r}). Lower the ε or δ for validation records, or raise the ε or δ of the search.",
             )
+    if (data["unit"] == "user") != (data["division"] is not None):
+        raise InputError(
+            "division-missing",
+            "A search that protects each user must say how its records are divided among users, and no other search "
+            f"may (the unit is {data['unit']}). Give the (record, user) pairs.",
+        )
     search = SearchState(
         search=data["search"],
         dataset=entry.dataset,
@@ -233,6 +240,7 @@ def _open(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> Dataset
         unit=data["unit"],
         user=data["user"],
         fingerprint=data["fingerprint"],
+        division=None if data["division"] is None else NamedDivision.from_body(data["division"]),
         details=MappingProxyType(data["details"]),
         units=_units(data),
         opened_seq=entry.seq,
@@ -254,6 +262,8 @@ def _admit(state: DatasetState, search: SearchState) -> None:
         user=search.user,
         what=f"search {search.search!r}",
     )
+    if search.division is not None:
+        admit_division(state, search.division.user_key, f"search {search.search!r}")
 
 
 def _of_search(state: DatasetState, search: SearchState, entry: Entry, data: Mapping[str, Any]) -> SearchState:

@@ -11,6 +11,7 @@ from typing import Any
 from tuner.errors import LedgerCorruptError, LedgerError
 from tuner.privacy.accountant.filters import Filter
 from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.ledger.division import NamedDivision
 from tuner.privacy.ledger.entries import GENESIS
 from tuner.privacy.ledger.persistent import Persistent
 
@@ -187,6 +188,7 @@ class SearchState:
         pools: `training`, and `validation` if the guarantee covers the scores.
         unit: `record` or `user`; neighbouring data sets differ by one record or one user.
         fingerprint: checksum of the data, or None.
+        division: how the records are divided among users; None unless the unit is a user.
         details: notes by the caller that opened the search.
         status: `open` or `closed`.
         begun: whether the search is sealed and has begun, so that it was charged as a whole.
@@ -206,6 +208,7 @@ class SearchState:
     unit: str
     user: str
     fingerprint: str | None
+    division: NamedDivision | None
     details: Mapping[str, Any]
     status: str = "open"
     begun: bool = False

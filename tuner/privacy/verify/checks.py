@@ -86,6 +86,8 @@ def _checks(
     state = ledger.state_at(dataset, seq)
     yield _head(card, state)
     yield from _compared(card, state)
+    if card["records"]["division"] is not None:
+        yield _division(ledger, dataset)
     entries = [(entry.kind, entry.data) for entry, _ in ledger.entries(dataset) if entry.seq <= seq]
     yield from second_opinion(card, entries, search)
     now = ledger.dataset_state(dataset)
@@ -133,6 +135,18 @@ def _compared(card: Mapping[str, Any], state: DatasetState) -> Iterator[Check]:
         or "every number and word is the same as on a card built from the ledger",
         exact="; ".join(each.exact for each in wrong) or None,
     )
+
+
+def _division(ledger: Ledger, dataset: str) -> Check:
+    """Check the stored division among users, on which the total for one user rests."""
+    name = "division among users"
+    try:
+        ledger.verify_division(dataset)
+    except LedgerError as error:
+        if error.code != "ledger-not-granted":
+            return Check(name, ok=False, detail=str(error))
+        return Check(name, ok=True, detail="not compared: this database role may not read the stored division")
+    return Check(name, ok=True, detail="what the ledger stored is what its entries name")
 
 
 def _page(card: Mapping[str, Any], page: str) -> Check:

@@ -26,7 +26,7 @@ def reader(postgres: PostgresServer, url: str, ledger: Ledger) -> str:
     """The URL of a role that may look, as docs/ledger.md grants it."""
     role = postgres.role()
     postgres.sql(f"GRANT USAGE ON SCHEMA dp_tuner TO {role}", url)
-    postgres.sql(f"GRANT SELECT ON ALL TABLES IN SCHEMA dp_tuner TO {role}", url)
+    postgres.sql(f"GRANT SELECT ON entries, heads, meta TO {role}", url)
     return postgres.url(postgres.name_of(url), role)
 
 
@@ -36,4 +36,5 @@ def trainer(postgres: PostgresServer, url: str, reader: str) -> str:
     role = postgres.role_of(reader)
     postgres.sql(f"GRANT INSERT ON entries TO {role}", url)
     postgres.sql(f"GRANT INSERT, UPDATE ON heads TO {role}", url)
+    postgres.sql(f"GRANT SELECT, INSERT ON divisions TO {role}", url)
     return reader

@@ -172,7 +172,7 @@ def test_a_server_without_fsync_is_refused_for_charges_only(victim: PostgresServ
     ledger.set_cap("digits", 9.0, 1e-4)
 
 
-@pytest.mark.parametrize("table", ["entries", "heads", "meta"])
+@pytest.mark.parametrize("table", ["divisions", "entries", "heads", "meta"])
 def test_unlogged_tables_are_refused(postgres: PostgresServer, ledger: Ledger, url: str, table: str) -> None:
     postgres.sql(f"ALTER TABLE {table} SET UNLOGGED", url)
     for use in (lambda: Ledger.open(url), ledger.verify_chain):
@@ -193,7 +193,7 @@ def test_a_part_that_is_missing_is_never_made_anew(
     ):
         with raises_code(LedgerCorruptError, "ledger-damaged"):
             use()
-    assert len(postgres.sql("SELECT 1 FROM pg_tables WHERE schemaname = 'dp_tuner'", url)) == 2
+    assert len(postgres.sql("SELECT 1 FROM pg_tables WHERE schemaname = 'dp_tuner'", url)) == 3
 
 
 def test_a_database_that_was_made_again_stops_who_used_it(postgres: PostgresServer) -> None:
@@ -216,7 +216,7 @@ def test_a_database_that_was_made_again_stops_who_used_it(postgres: PostgresServ
 
 
 def test_not_even_the_owner_takes_a_line_away_by_accident(postgres: PostgresServer, ledger: Ledger, url: str) -> None:
-    for table in ("entries", "heads", "meta"):
+    for table in ("divisions", "entries", "heads", "meta"):
         for change in (f"TRUNCATE {table}", f"DELETE FROM {table}", f"DELETE FROM {table} WHERE false"):
             with pytest.raises(Exception, match="append-only"):
                 postgres.sql(change, url)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from errors_helper import raises_code
-from ledgers import TRAINING_STEPS, as_user, entry_of, head_of, opening, took
+from ledgers import TRAINING_STEPS, as_user, division_of, entry_of, head_of, opening, took
 from postgres_server import PostgresServer
 
 from tuner.errors import LedgerCorruptError, LedgerError
@@ -16,6 +16,7 @@ from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.ledger import DatasetCap, Ledger
 from tuner.privacy.ledger.stores import Backend, Store, open_store
 from tuner.privacy.ledger.stores import postgresql as store_postgres
+from tuner.report.budget import budget_values
 
 CAP = {"epsilon": 99.0, "delta": 1e-4}
 
@@ -315,6 +316,20 @@ def test_rights_decide_who_charges(postgres: PostgresServer, ledger: Ledger, tra
     training.lease("first", "a", 1, TRAINING_STEPS.mechanism)
     training.verify_chain()
     assert ledger.search_state("first").leased_steps == 1
+
+
+def test_who_may_not_charge_does_not_see_the_division_into_users(ledger: Ledger, url: str, reader: str) -> None:
+    ledger.open_search(
+        "digits", "s", filter=TRAINING_STEPS, epsilon=4.0, delta=1e-5, unit="user", division=division_of({1: ["ann"]})
+    )
+    looking = Ledger.open(reader)
+    looking.verify_chain()
+    with raises_code(LedgerError, "ledger-not-granted"):
+        looking.verify_division("digits")
+    (shown,) = budget_values(reader, "digits")["datasets"]
+    assert "may not read" in shown["division_fault"]
+    (shown,) = budget_values(url, "digits")["datasets"]
+    assert shown["division_fault"] is None
 
 
 def test_the_user_is_who_logged_in_whatever_role_was_put_on(postgres: PostgresServer) -> None:

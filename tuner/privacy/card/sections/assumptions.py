@@ -11,6 +11,7 @@ from tuner.privacy.card.sections.records import GENERATOR
 from tuner.privacy.card.sections.section import CardSection, Subject
 from tuner.privacy.card.text import plain
 from tuner.privacy.card.wording import OPERATOR_TRUST
+from tuner.privacy.ledger.division import basis
 
 __all__ = ["ASSUMPTIONS", "NOT_PROVED"]
 
@@ -118,7 +119,14 @@ def _of_records(subject: Subject) -> list[Assumption]:
         declared = "the experiment file declares that they are public and contain no private record"
         rows.append(("the records of the search are public", _ASSUMED, declared))
     if found.unit == "user":
-        rows.append(("the user of each record is known and correct", _ASSUMED, "this is not checked"))
+        rows += [
+            ("the user of each record is known and correct", _ASSUMED, "this is not checked"),
+            (
+                "all searches divide the records among the same users",
+                _ASSUMED if found.division is None or found.division.user_key is not None else _LEDGER,
+                basis(subject.state) or "none",
+            ),
+        ]
     scored = "test records" if found.validation is not None else "validation and test records"
     return [
         *rows,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tuner.privacy.card.sections.section import CardSection, Field, Subject
+from tuner.privacy.ledger.division import basis
 
 __all__ = ["GENERATOR", "RANDOMNESS", "RECORDS", "SCORES", "VALIDATION"]
 
@@ -18,6 +19,7 @@ def _records(subject: Subject) -> dict[str, Any]:
         "public_size": facts.public_size,
         "public_size_is_public": facts.public_size_is_public,
         "records_per_user": facts.records_per_user,
+        "division": basis(subject.state) if subject.search.unit == "user" else None,
         "preprocessing": facts.preprocessing,
     }
 
@@ -30,6 +32,7 @@ RECORDS = CardSection(
         "public_size": Field("number of units (records or users) that the accounting uses"),
         "public_size_is_public": Field("whether this number is public"),
         "records_per_user": Field("largest number of records of one user in a step (contribution bound)"),
+        "division": Field("what the total for one user, over all searches, rests on"),
         "preprocessing": Field("preprocessing"),
     },
 )

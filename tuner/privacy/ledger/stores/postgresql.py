@@ -53,7 +53,7 @@ _WRITE = (
 )
 _FOUND = text(
     "SELECT c.relname, CAST(c.relpersistence AS text) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-    f"WHERE n.nspname = '{NAMESPACE}' AND c.relname IN ('entries', 'heads', 'meta')"
+    f"WHERE n.nspname = '{NAMESPACE}' AND c.relname IN ('divisions', 'entries', 'heads', 'meta')"
 )
 _TRIGGERS = text(
     "SELECT t.tgname, t.tgenabled IN ('O', 'A') FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
@@ -69,9 +69,10 @@ _OWNS = text(
 class Postgres(Backend):
     """Ledger in the tables of a PostgreSQL database, in the schema `dp_tuner`.
 
-    A role with SELECT can read. A role that charges also needs INSERT on `entries` and INSERT, UPDATE on `heads`. A
-    trigger lets only owners of the tables set caps and shares, and a role write only about its own searches. A
-    confirmed charge is on the server's disk, because `synchronous_commit` is set. A server with `fsync` off is refused.
+    A role with SELECT can read. A role that charges also needs INSERT on `entries` and INSERT, UPDATE on `heads`, and
+    to protect users SELECT, INSERT on `divisions`. A trigger lets only owners of the tables set caps and shares, and a
+    role write only about its own searches. A confirmed charge is on the server's disk, because `synchronous_commit` is
+    set. A server with `fsync` off is refused.
 
     Args:
         url: `postgresql://user@host/database`, without a password.
@@ -169,14 +170,14 @@ class Postgres(Backend):
         if found and len(found) < len(TABLES.tables):
             raise LedgerCorruptError(
                 "ledger-damaged",
-                f"Schema {NAMESPACE} of {self.url} must have the tables entries, heads and meta, but has only "
-                f"{', '.join(sorted(found))}. Restore the ledger from a backup.",
+                f"Schema {NAMESPACE} of {self.url} must have the tables divisions, entries, heads and meta, but "
+                f"has only {', '.join(sorted(found))}. Restore the ledger from a backup.",
             )
         if set(found.values()) - {"p"}:
             raise LedgerError(
                 "ledger-not-durable",
                 f"Tables of {self.url} are UNLOGGED, so a charge might not survive a crash. Nothing is charged. Run "
-                f"ALTER TABLE {NAMESPACE}.entries SET LOGGED, and also for the tables heads and meta.",
+                f"ALTER TABLE {NAMESPACE}.entries SET LOGGED, and also for the tables divisions, heads and meta.",
             )
         return bool(found)
 

@@ -19,6 +19,7 @@ NOT_OWNER, NOT_CHAINED, NOT_USER = "DP001", "DP002", "DP003"
 its chain, and for an entry about another user's search."""
 TRIGGER_NAMES = frozenset(
     {
+        "divisions_are_final",
         "entries_are_final",
         "entries_are_vouched_for",
         "entries_move_heads",
@@ -32,6 +33,8 @@ _FINAL = f"""
 CREATE FUNCTION {NAMESPACE}.refuse() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION 'the ledger is append-only'; END $$;
 CREATE TRIGGER entries_are_final BEFORE UPDATE OR DELETE OR TRUNCATE ON {NAMESPACE}.entries
+    FOR EACH STATEMENT EXECUTE FUNCTION {NAMESPACE}.refuse();
+CREATE TRIGGER divisions_are_final BEFORE UPDATE OR DELETE OR TRUNCATE ON {NAMESPACE}.divisions
     FOR EACH STATEMENT EXECUTE FUNCTION {NAMESPACE}.refuse();
 CREATE TRIGGER heads_stay BEFORE DELETE OR TRUNCATE ON {NAMESPACE}.heads
     FOR EACH STATEMENT EXECUTE FUNCTION {NAMESPACE}.refuse();

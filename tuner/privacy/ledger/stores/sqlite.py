@@ -28,6 +28,10 @@ _GUARDS = (
     "CREATE TRIGGER entries_are_final BEFORE UPDATE ON entries"
     " BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
     "CREATE TRIGGER entries_stay BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
+    "CREATE TRIGGER divisions_are_final BEFORE UPDATE ON divisions"
+    " BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
+    "CREATE TRIGGER divisions_stay BEFORE DELETE ON divisions"
+    " BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
     "CREATE TRIGGER meta_stays BEFORE DELETE ON meta BEGIN SELECT RAISE(ABORT, 'the ledger keeps its id'); END",
     "CREATE TRIGGER meta_is_final BEFORE UPDATE OF ledger ON meta"
     " BEGIN SELECT RAISE(ABORT, 'the ledger keeps its id'); END",

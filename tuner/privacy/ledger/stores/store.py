@@ -46,6 +46,13 @@ _HEADS = sa.Table(
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("hash", sa.Text, nullable=False),
 )
+# Only roles that charge may read this table: it says which hashed records belong to one hashed user.
+_DIVISIONS = sa.Table(
+    "divisions",
+    TABLES,
+    sa.Column("search", sa.Text, primary_key=True),
+    sa.Column("pairs", sa.LargeBinary, nullable=False),
+)
 _META = sa.Table(
     "meta",
     TABLES,
@@ -69,6 +76,8 @@ _MOVE_HEAD = (
     .values(seq=sa.bindparam("number"), hash=sa.bindparam("after"))
 )
 _FIRST_HEAD = sa.insert(_HEADS)
+_READ_DIVISION = sa.select(_DIVISIONS.c.pairs).where(_DIVISIONS.c.search == sa.bindparam("of"))
+_STORE_DIVISION = sa.insert(_DIVISIONS)
 
 
 def create_tables(connection: sa.Connection, key_path: Callable[[str], Path]) -> None:
@@ -209,6 +218,17 @@ class Store:
     def heads(connection: sa.Connection) -> dict[str, tuple[int, str]]:
         """Return the recorded (number, hash) of each data set's last entry. A mismatch reveals lost entries."""
         return {name: (seq, head) for name, seq, head in connection.execute(_READ_HEADS)}
+
+    @staticmethod
+    def division(connection: sa.Connection, search: str) -> bytes | None:
+        """Return the (record, user) pairs that were stored with a search; None if there are none."""
+        found = connection.execute(_READ_DIVISION, {"of": search}).scalar_one_or_none()
+        return found if isinstance(found, bytes) else None  # SQLite returns a text if somebody wrote one
+
+    @staticmethod
+    def store_division(connection: sa.Connection, search: str, pairs: bytes) -> None:
+        """Store the (record, user) pairs of a search. They are never changed or removed."""
+        connection.execute(_STORE_DIVISION, {"search": search, "pairs": pairs})
 
     def _read_meta(self, connection: sa.Connection) -> tuple[str, str]:
         """Return the ledger's id, and the value by which its key is recognised."""

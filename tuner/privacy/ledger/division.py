@@ -1,0 +1,184 @@
+"""The one division of a data set's records among users, which all searches that protect users must share.
+
+A claim for each user adds up over searches only if a record belongs to the same user in all of them. So a search names
+its division: keyed hashes of its (record, user) pairs, which are compared with those of the earlier searches, or a user
+key, which is the owner's word that the same column or system always divides the records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tuner.errors import BudgetRefusedError, LedgerCorruptError
+
+if TYPE_CHECKING:
+    from tuner.privacy.ledger.state import DatasetState, SearchState
+
+__all__ = ["Division", "NamedDivision", "admit_division", "basis", "compatible", "known_pairs", "require_compatible"]
+
+_PAIR, _HALF = np.dtype("S32"), np.dtype("S16")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_Rows = Callable[[str], bytes | None]
+"""Function that returns the stored pairs of a search, or None if the ledger has none."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """Division of a search's records among users, as its caller knows it.
+
+    Attributes:
+        pairs: sorted, distinct pairs of a keyed hash of a record and a keyed hash of its user: 16 bytes each, type S32.
+        user_key: public name of the column or system that divides all records of the data set. It is the owner's word
+            that replaces the comparison with earlier searches. None if there is none.
+    """
+
+    pairs: np.ndarray
+    user_key: str | None = None
+
+    @property
+    def named(self) -> NamedDivision:
+        """What the ledger's entry says of the division, before it is known which pairs must be stored."""
+        return NamedDivision(pairs=hashlib.sha256(self.pairs.tobytes()).hexdigest(), user_key=self.user_key)
+
+
+@dataclass(frozen=True)
+class NamedDivision:
+    """What a ledger entry says of a search's division. Either `user_key` or `stored` is set.
+
+    Attributes:
+        pairs: SHA-256 of all pairs of the search, to which its later runs are held.
+        user_key: the declared user key.
+        stored: SHA-256 of those pairs that the ledger stored with this search, because no charged search had them.
+    """
+
+    pairs: str
+    user_key: str | None = None
+    stored: str | None = None
+
+    def body(self) -> dict[str, str]:
+        """Return the fields that are set, as plain JSON."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> NamedDivision:
+        """Return the division in an entry; raise `ValueError` or `TypeError` if it is malformed."""
+        found = cls(**body)
+        key = found.user_key
+        named = found.stored if key is None else found.pairs
+        if not all(isinstance(each, str) and _SHA256.fullmatch(each) for each in (found.pairs, named)):
+            raise ValueError("a division has the SHA-256 of all pairs and, without a user key, of the stored ones")
+        if key is not None and (found.stored is not None or not (isinstance(key, str) and 0 < len(key) <= 200)):
+            raise ValueError("a user key is a name, and with it no pairs are stored")
+        return found
+
+
+def admit_division(state: DatasetState, user_key: str | None, what: str) -> None:
+    """Refuse another user key than that of the searches that count, or a key where they have none.
+
+    Raises:
+        BudgetRefusedError: the key is refused.
+    """
+    for other in state.searches:
+        known = other.division
+        if other.counts and known is not None and known.user_key != user_key:
+            raise BudgetRefusedError(
+                "user-key-differs",
+                f"The first search on {state.dataset!r} that counts decided how its records are divided among users: "
+                f"{_declared(known.user_key)}. But {what} has {_declared(user_key)}. A total for each user needs one "
+                f"division. Write {_written(known.user_key)}.",
+            )
+
+
+def require_compatible(known: np.ndarray, pairs: np.ndarray, dataset: str) -> None:
+    """Refuse a search whose file gives a known record to other users. The error tells neither record nor user."""
+    if not compatible(known, pairs):
+        raise BudgetRefusedError(
+            "users-differ",
+            f"This search divides the records of data set {dataset!r} among users differently than its earlier "
+            "searches, so no claim covers all of them. Use the same user column, with the same names.",
+        )
+
+
+def compatible(known: np.ndarray, pairs: np.ndarray) -> bool:
+    """Return whether two sets of (record, user) pairs, both sorted and distinct, belong to one division.
+
+    For each record in both, its users in one set must include all its users in the other. A record has several users
+    if several have a record with this content. The rule is closed under removing a user from both sets, so whether a
+    search is admitted does not depend on a user whom the files divide alike.
+    """
+    shared = _records(np.intersect1d(known, pairs, assume_unique=True))
+    (ours, of_ours), (theirs, of_theirs) = (np.unique(_records(each), return_counts=True) for each in (known, pairs))
+    both, at_ours, at_theirs = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
+    common, of_common = np.unique(shared, return_counts=True)
+    agreeing = np.zeros(len(both), np.int64)
+    agreeing[np.searchsorted(both, common)] = of_common
+    return bool((agreeing == np.minimum(of_ours[at_ours], of_theirs[at_theirs])).all())
+
+
+def known_pairs(state: DatasetState | None, rows: _Rows, *, but: str = "", charged: bool = False) -> np.ndarray:
+    """Return the pairs of all searches that count, or only of those that were charged and so count for ever.
+
+    Args:
+        state: state of the data set; None if it has no entry.
+        rows: function that returns the stored pairs of a search.
+        but: name of a search that is left out.
+        charged: whether searches that were not charged yet are left out.
+
+    Raises:
+        LedgerCorruptError: the stored pairs of a search are missing, or are not those that its entry names.
+    """
+    found = [np.empty(0, _PAIR)]
+    for search in state.searches if state is not None else ():
+        included = search.touched if charged else search.counts
+        if included and search.search != but and search.division is not None and search.division.stored is not None:
+            found.append(_stored(search, rows))
+    return np.unique(np.concatenate(found))
+
+
+def basis(state: DatasetState) -> str | None:
+    """Return in words what the total of a data set for each user rests on; None if no search protects users."""
+    counted = [search.division for search in state.searches if search.counts and search.division is not None]
+    if not counted:
+        return None
+    key = counted[0].user_key
+    if key is not None:
+        return (
+            f"the owner's declared user key {key!r}: that it divides all records of all searches alike is the owner's "
+            "word; the ledger compares no records"
+        )
+    files = "the file of 1 search" if len(counted) == 1 else f"the files of {len(counted)} searches"
+    return (
+        f"one division of the records among users, checked by keyed hashes over {files} (records in common only): a "
+        "record with any changed input is a new record and is not compared"
+    )
+
+
+def _stored(search: SearchState, rows: _Rows) -> np.ndarray:
+    content = rows(search.search)
+    named = None if search.division is None else search.division.stored
+    if content is None or len(content) % _PAIR.itemsize or hashlib.sha256(content).hexdigest() != named:
+        raise LedgerCorruptError(
+            "ledger-division-damaged",
+            f"The division of data set {search.dataset!r} among users was changed or removed: the stored pairs of "
+            f"search {search.search!r} are not those that its entry names. Restore the ledger from a backup.",
+        )
+    return np.frombuffer(content, _PAIR)
+
+
+def _records(pairs: np.ndarray) -> np.ndarray:
+    """Return the record of each pair: S16, in the order of the pairs."""
+    return np.ascontiguousarray(pairs).view(_HALF).reshape(-1, 2)[:, 0]
+
+
+def _declared(user_key: str | None) -> str:
+    return "no user key, so their records are compared" if user_key is None else f"the user key {user_key!r}"
+
+
+def _written(user_key: str | None) -> str:
+    return "no `dataset.user_key`" if user_key is None else f"`dataset.user_key: {user_key}`"
