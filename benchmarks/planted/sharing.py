@@ -35,8 +35,8 @@ FAULTS: tuple[Fault, ...] = (
         name="test-users-train",
         breaks="a user of the test set trains as well",
         file="trainables/data/user.py",
-        old="kept = labelled & ~np.isin(users.astype(str), others.astype(str))",
-        new="kept = labelled",
+        old="kept &= ~np.isin(users.astype(str), others.astype(str))",
+        new="pass",
         test="tests/trainables/data/test_users.py::test_a_user_of_the_test_is_none_of_the_training",
     ),
     Fault(
