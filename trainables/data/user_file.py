@@ -20,12 +20,22 @@ import numpy as np
 from trainables.data.images import KEYS, Arrays
 from trainables.errors import DatasetError
 
-__all__ = ["USERS", "Header", "classes_of", "header_problems", "load", "problems_of_test", "read_headers", "refuse"]
+__all__ = [
+    "MOST_CLASSES",
+    "USERS",
+    "Header",
+    "classes_of",
+    "header_problems",
+    "load",
+    "problems_of_test",
+    "read_headers",
+    "refuse",
+]
 
 USERS = ("user_train", "user_test")
 """Names of the arrays with the users of the records."""
 
-_MOST_CLASSES = 100_000  # a model with one output for each class would not fit into memory
+MOST_CLASSES = 100_000  # a model with one output for each class would not fit into memory
 _LABEL_FIX = {
     "f": "Convert it with .astype(int).",
     "b": "Convert it with .astype(int).",
@@ -157,9 +167,10 @@ def _lengths(name: str, one: _Typed, other_name: str, other: _Typed) -> list[str
 
 
 def _type(array: _Typed) -> str:
-    """Return an array's dtype and the shape of its rows. The length is left out."""
+    """Return an array's dtype and the shape of its rows, without its length and that of its longest text."""
     rows = f"{len(array.shape)} axes" if len(array.shape) < 2 else f"rows of shape {array.shape[1:]}"
-    return f"{array.dtype.str.lstrip('<>|=')}, {rows.replace('1 axes', '1 axis')}"
+    kind = "text" if array.dtype.kind in "US" else array.dtype.name
+    return f"{kind}, {rows.replace('1 axes', '1 axis')}"
 
 
 def classes_of(arrays: Arrays) -> int:
@@ -179,9 +190,9 @@ def problems_of_test(arrays: Arrays, inputs: np.ndarray) -> list[str]:
         inputs: test inputs as a model would get them.
     """
     labels, classes = arrays["y_test"], classes_of(arrays)
-    if not 2 <= classes <= _MOST_CLASSES:
+    if not 2 <= classes <= MOST_CLASSES:
         where = "`classes`" if "classes" in arrays else "the number of classes, which is the largest label + 1,"
-        return [f"{where} must be between 2 and {_MOST_CLASSES} (got {classes}). Number the classes from 0."]
+        return [f"{where} must be between 2 and {MOST_CLASSES} (got {classes}). Number the classes from 0."]
     found = []
     if not labels.size:
         found.append("`y_test` must have at least one record (got none).")

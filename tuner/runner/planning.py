@@ -7,9 +7,11 @@ import shlex
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from search_spaces.errors import DomainError
+from trainables.data import info
 from trainables.errors import TrainableError
 from tuner.errors import BudgetRefusedError, TunerError
 from tuner.experiment import find_file, load_experiment
@@ -24,6 +26,7 @@ from tuner.sweep.sweep_study import check_search
 from tuner.sweep.trial_spec import training_spec
 
 if TYPE_CHECKING:
+    from tuner.experiment import Experiment
     from tuner.privacy.ledger.state import DatasetState
 
 __all__ = ["CheckedFile", "check_file", "plan_command", "show_plan"]
@@ -102,15 +105,26 @@ def show_plan(prepared: ReadySearch, dataset: DatasetState | None, **more: Any) 
 
 
 def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
-    """Check an experiment file. The file's data set need not be on this machine."""
+    """Check an experiment file, and its own data files if they are on this machine."""
     try:
         path, _ = find_file(name)
         experiment = load_experiment(path, overrides)
+        _check_own_files(experiment)
         check_search(experiment, rung_steps(experiment.search.rungs, _MANY_STEPS))
     except (TunerError, TrainableError, DomainError) as error:
         return CheckedFile(valid=False, text=f"error: {error}")
     warnings = tuple(f"{path}: warning: {warning}" for warning in experiment.warnings())
     return CheckedFile(valid=True, text=f"{path}: valid", warnings=warnings)
+
+
+def _check_own_files(experiment: Experiment) -> None:
+    """Raise a DatasetError if a file of the user's own data cannot be used. No training record is read."""
+    asked = [experiment.dataset_request()]
+    if experiment.mode.searches_public:
+        asked.append(experiment.public_request())
+    for request in asked:
+        if request.path is not None and Path(request.path).exists():
+            info(request)
 
 
 def _set_cap(prepared: ReadySearch) -> str:
