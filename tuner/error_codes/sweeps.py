@@ -91,6 +91,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "tracking-store-not-found": "The file of the MLflow store does not exist. Run a search first, or give `--uri`.",
         "test-set-used": "A sweep may score only one trial on the test set. Choose the same trial as before.",
         "export-not-found": "The folder is not a complete export. Write one with `tune export NAME`.",
+        "export-changed": "A file of the export is not the one that was exported, or its privacy card is not the one "
+        "that the ledger recorded. Restore the folder from a copy, or export the trial again.",
         "export-unreadable": "A file of the export is damaged or belongs to another model. Export the model again.",
         "card-unreadable": "The file is not a privacy card. A card is the `privacy_card.json` of an export.",
         "split-changed": "The export's experiment file splits the records differently from its privacy card, so "

@@ -57,6 +57,7 @@ def run_file(
 
 def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out: Path | None) -> int:
     """Run `tune train` and return its exit code. It trains one configuration, charges it, and exports it."""
+    _require_as_exported(find_file(file)[0], options)
     prepared = prepare(file, overrides, data_dir=options.data_dir)
     if not prepared.plan.private:
         raise InputError(
@@ -77,6 +78,21 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
         show_plan(prepared, ledger_state(prepared))
     sweep, ended = start_sweep(prepared, replace(options, next_commands=False))
     return export_command(sweep, out, options) if ended.code == 0 else ended.code
+
+
+def _require_as_exported(file: Path, options: RunOptions) -> None:
+    """Raise an InputError if the file is part of an export and was changed, or if the export's card was changed."""
+    from tuner.privacy.verify.exports import CARD_FILE, EXPERIMENT_FILE, ledger_to_compare, require_unchanged
+
+    if file.name != EXPERIMENT_FILE or not file.with_name(CARD_FILE).is_file():
+        return
+    names = (EXPERIMENT_FILE,)
+    require_unchanged(file.parent, None, names=names)  # first, because the experiment file names the ledger
+    url = load_experiment(file).ledger
+    ledger = ledger_to_compare(url)
+    if ledger is None:
+        options.say(f"the privacy card next to {file} was not compared with its ledger {url}, which cannot be reached")
+    require_unchanged(file.parent, ledger, names=names)
 
 
 def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions, *, by: By | None = None) -> int:

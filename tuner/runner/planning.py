@@ -17,6 +17,7 @@ from tuner.errors import BudgetRefusedError, TunerError
 from tuner.experiment import find_file, load_experiment
 from tuner.plan.comparison import comparison
 from tuner.plan.shapes import rung_steps
+from tuner.report.facts import claim_headline
 from tuner.report.plan_facts import plan_text, plan_warnings, search_facts
 from tuner.report.text import console, plan_panel
 from tuner.study.promotion import each_level
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["CheckedFile", "check_file", "plan_command", "show_plan"]
 
 _MANY_STEPS = 1000  # assumed steps of a trial, where only the order of its rungs matters
-_LEDGER = "sqlite:///runs/ledger.db"  # default ledger of the commands
 _TIMED_STEPS = 3
 _TIMED_SECONDS = 10.0
 
@@ -73,13 +73,13 @@ def plan_command(
             else "",
             comparison=modes,
             user=ledger_user(prepared) if dataset is not None else "",
-            set_cap=_set_cap(prepared),
         )
         if refusal is None:
             say(f"next: tune run {file}{''.join(f' --set {shlex.quote(each)}' for each in overrides)}")
     committed = None if dataset is None else {"epsilon": dataset.committed_epsilon, "delta": dataset.committed_delta}
     cap = None if dataset is None or dataset.cap is None else vars(dataset.cap)
     values = {
+        "claim": _headline(prepared, dataset),
         **prepared.plan.as_dict(),
         "comparison": [asdict(row) for row in modes],
         "dataset_committed": committed,
@@ -95,6 +95,7 @@ def show_plan(prepared: ReadySearch, dataset: DatasetState | None, **more: Any) 
     """Print the plan and its warnings. `more` contains further arguments of `tuner.report.plan_facts.plan_text`."""
     words = plan_text(
         prepared.plan,
+        claim=_headline(prepared, dataset),
         source=prepared.source,
         dataset=dataset,
         warnings=_warnings(prepared, dataset),
@@ -127,11 +128,9 @@ def _check_own_files(experiment: Experiment) -> None:
             info(request)
 
 
-def _set_cap(prepared: ReadySearch) -> str:
-    """Return the command that sets the data set's cap in the experiment's ledger."""
-    url = prepared.experiment.ledger
-    where = "" if url == _LEDGER else f" --ledger {shlex.quote(url)}"
-    return f"tune budget set {shlex.quote(prepared.owner)} --epsilon E --delta D{where}"
+def _headline(prepared: ReadySearch, dataset: DatasetState | None) -> str:
+    owner = prepared.owner if prepared.plan.private else ""
+    return claim_headline(prepared.plan, dataset, ledger=prepared.experiment.ledger, owner=owner)
 
 
 def _warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str, ...]:
