@@ -48,6 +48,12 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
     2: {
         "usage": "The command, an option or a value is unknown or missing. See `tune --help` or `tune COMMAND --help`.",
         "options-conflict": "Two of the options cannot be used together. Remove one of them.",
+        "dataset-cap-invalid": "The cap of a data set is EPSILON or EPSILON,DELTA, and at least the claim of the "
+        "search that starts. Write for example `--dataset-cap 3,1e-5`.",
+        "dataset-cap-differs": "The data set has another cap. Leave out `--dataset-cap`. An owner changes the cap with "
+        "`tune budget set`.",
+        "dataset-cap-not-private": "A search without privacy is not charged, so a cap would not count it. Leave out "
+        "`--dataset-cap`.",
         "unknown-code": "No error has this code. `tune explain` without a code lists all codes.",
         "folder-not-found": "The folder does not exist. `tune ls` lists the sweeps.",
         "output-unwritable": "The output folder cannot be written. Choose another folder or change its permissions.",

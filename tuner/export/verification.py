@@ -69,9 +69,10 @@ def _claim(path: Path) -> str:
         claim = card["claim"]
         unit = "user" if str(claim["adjacency"]).endswith("user") else "record"
         total, mode = Total.of_card(card["dataset_budget"]), MODES[claim["mode"]]
-        return f"The card says: {claim_line(claim['epsilon'], claim['delta'], total, mode=mode, unit=unit)}"
+        line = claim_line(claim["epsilon"], claim["delta"], total, mode=mode, unit=unit)
+        return f"The card claims {line.removeprefix('Claimed: ')}"
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError):
-        return "The card says nothing that can be read."
+        return "The card's claim cannot be read."
 
 
 def _require_card(path: Path) -> None:

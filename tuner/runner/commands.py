@@ -18,6 +18,7 @@ from tuner.runner.public import charged_run, resume_public, run_public
 from tuner.runner.run import RunOptions, RunResult
 from tuner.runner.start import continue_sweep, start_sweep
 from tuner.sweep import folder as sweeps
+from tuner.sweep.dataset_cap import set_first_cap
 from tuner.sweep.preflight import check_startable, check_tracking, prepare
 from tuner.sweep.registration import ledger_state
 from tuner.sweep.sealed import read_winner
@@ -32,19 +33,33 @@ __all__ = ["RunOptions", "export_command", "resume_sweep", "run_file", "sync_tra
 
 
 def run_file(
-    file: str, overrides: Sequence[str], options: RunOptions, *, resume: bool = False, dry_run: bool = False
+    file: str,
+    overrides: Sequence[str],
+    options: RunOptions,
+    *,
+    resume: bool = False,
+    dry_run: bool = False,
+    cap: str | None = None,
 ) -> int:
-    """Run `tune run` and return its exit code."""
+    """Run `tune run` and return its exit code. `cap` is the value of `--dataset-cap`."""
     if resume and dry_run:
         raise InputError(
             "options-conflict",
             "`--dry-run` cannot be combined with `--resume`. To see the state of a sweep use: tune status",
+        )
+    if cap is not None and (resume or dry_run):
+        raise InputError(
+            "options-conflict",
+            f"`--dataset-cap` cannot be combined with {'`--resume`' if resume else '`--dry-run`'}. To set a cap "
+            "alone use: tune budget set",
         )
     if resume:  # the sweep has its own plan
         wanted = load_experiment(find_file(file)[0], overrides)
         return _resume(sweeps.find_sweep(Path(wanted.storage), wanted.name), wanted, options)
     prepared = prepare(file, overrides, data_dir=options.data_dir)
     check_startable(prepared)
+    if cap is not None:
+        options.say(set_first_cap(prepared, cap))
     if not options.as_json:
         show_plan(prepared, ledger_state(prepared))
     if dry_run:

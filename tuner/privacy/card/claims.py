@@ -67,10 +67,10 @@ class Total:
     @property
     def sentence(self) -> str:
         """What holds for all searches on the data set together, and without a cap how to set one."""
-        so_far = f"{_several(self.searches)} so far {_amounts(*self.committed)}"
+        so_far = f"{_several(self.searches)} so far, {_amounts(*self.committed)}"
         if self.cap is None:
             return (
-                f"{self.dataset} has no cap: {so_far} in total, and each further search adds to it. Set a cap: tune "
+                f"{self.dataset} has no cap: {so_far} in total, and every search adds to it. To set a cap: tune "
                 f"budget set {shlex.quote(self.dataset)} --epsilon E --delta D{self.ledger_option}"
             )
         if self.committed[0] > self.cap[0] or self.committed[1] > self.cap[1]:
@@ -141,6 +141,7 @@ def guarantee_words(
     one = "record, whether it trains or validates" if protected else "training record"
     outside = "Test scores are" if protected else "Validation and test scores are"
     return (
-        f"The guarantee of ONE search {'will be' if planned else 'is'} its cap: ε = {epsilon:.10g} at δ = {delta:.10g}, add or "
-        f"remove one {'user with all records' if unit == 'user' else one}, for {mode.guarantee}. {outside} outside it."
+        f"The guarantee of ONE search {'will be' if planned else 'is'} its cap: ε = {epsilon:.10g} at "
+        f"δ = {delta:.10g}, add or remove one {'user with all records' if unit == 'user' else one}, for "
+        f"{mode.guarantee}. {outside} outside it."
     )
