@@ -113,4 +113,20 @@ FAULTS: tuple[Fault, ...] = (
         new="    (out / _MODEL).write_bytes(best.checkpoint.read_bytes())",
         test="tests/cli/test_export.py::test_nothing_of_the_secret_generator_leaves",
     ),
+    Fault(
+        name="edited-export-is-read",
+        breaks="an edited split makes validation records of training records, whose exact losses are then shown",
+        file="tuner/privacy/verify/exports.py",
+        old="    if found is not None:\n",
+        new="    if found == '':\n",
+        test="tests/cli/test_landscape.py::test_an_edited_export_is_refused_by_every_reader",
+    ),
+    Fault(
+        name="edited-card-is-read",
+        breaks="a card that the ledger never recorded vouches for an edited export",
+        file="tuner/privacy/verify/exports.py",
+        old="    if ledger is not None:\n",
+        new="    if ledger is not None and page:\n",
+        test="tests/cli/test_landscape.py::test_an_edited_export_is_refused_by_every_reader",
+    ),
 )

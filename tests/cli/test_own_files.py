@@ -48,7 +48,7 @@ def test_a_file_that_no_trial_could_train_on_is_refused_by_every_command(bare: T
         assert "[own-file-arrays]" in said
         assert names in said
         assert said.count("error:") == 1
-        assert "49" not in said, "the number of training records is private"
+        assert "(49," not in said, "the number of training records is private"
     assert (bare.entries, bare.sweeps) == ([], [])
     found = check(bare, code=2)
     assert not found["usable"]
