@@ -69,7 +69,8 @@ def _claim(path: Path) -> str:
         claim = card["claim"]
         unit = "user" if str(claim["adjacency"]).endswith("user") else "record"
         total, mode = Total.of_card(card["dataset_budget"]), MODES[claim["mode"]]
-        line = claim_line(claim["epsilon"], claim["delta"], total, mode=mode, unit=unit)
+        protected = claim["covers"]["validation"]
+        line = claim_line(claim["epsilon"], claim["delta"], total, mode=mode, unit=unit, protected=protected)
         return f"The card claims {line.removeprefix('Claimed: ')}"
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError):
         return "The card's claim cannot be read."

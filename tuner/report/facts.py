@@ -68,7 +68,8 @@ def claim_headline(plan: Plan, dataset: DatasetState | None, *, ledger: str, own
         total = Total.of_state(dataset, ledger_option=option)
     elif owner:
         total = Total(dataset=owner, ledger_option=option)
-    return claim_line(plan.epsilon, plan.delta, total, mode=plan.mode, unit=plan.unit)
+    protected = plan.validation is not None
+    return claim_line(plan.epsilon, plan.delta, total, mode=plan.mode, unit=plan.unit, protected=protected)
 
 
 def ledger_option(url: str) -> str:

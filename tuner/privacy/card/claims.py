@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from tuner.privacy.ledger.history import within_cap
 from tuner.privacy.modes import COMPOSITION, Mode
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Total:
         cap: (ε, δ) that the owner allows for all searches together; None without a cap.
         committed: sums of the ε and of the δ of the searches that count.
         searches: number of these searches.
+        within: whether the cap holds for what is committed. With a Rényi order it may, although the sums exceed it.
         ledger_option: option that names the ledger, if it is not the default one: `` --ledger URL``.
     """
 
@@ -40,6 +42,7 @@ class Total:
     cap: tuple[float, float] | None = None
     committed: tuple[float, float] = (0.0, 0.0)
     searches: int = 0
+    within: bool = True
     ledger_option: str = ""
 
     @classmethod
@@ -51,6 +54,7 @@ class Total:
             cap=None if state.cap is None else (state.cap.epsilon, state.cap.delta),
             committed=(state.committed_epsilon, state.committed_delta),
             searches=sum(search.counts for search in state.searches),
+            within=within_cap(state) is not False,
         )
 
     @classmethod
@@ -62,6 +66,7 @@ class Total:
             cap=None if cap is None else (cap["epsilon"], cap["delta"]),
             committed=(budget["committed_epsilon"], budget["committed_delta"]),
             searches=1 + sum(bool(other["counts"]) for other in budget["other_searches"]),
+            within=budget["within_cap"] is not False,
         )
 
     @property
@@ -73,14 +78,14 @@ class Total:
                 f"{self.dataset} has no cap: {so_far} in total, and every search adds to it. To set a cap: tune "
                 f"budget set {shlex.quote(self.dataset)} --epsilon E --delta D{self.ledger_option}"
             )
-        if self.committed[0] > self.cap[0] or self.committed[1] > self.cap[1]:
+        if not self.within:
             return f"ALL searches on {self.dataset}: {so_far} in total, above the cap {_amounts(*self.cap)}."
+        if self.committed[0] > self.cap[0] or self.committed[1] > self.cap[1]:
+            so_far = f"{_several(self.searches)} so far, admitted by its Rényi order"
         return f"ALL searches on {self.dataset} together: at most {_amounts(*self.cap)}, its cap ({so_far})."
 
 
-def claim_line(
-    epsilon: float, delta: float, total: Total | None, *, mode: Mode = COMPOSITION, unit: str = "record"
-) -> str:
+def claim_line(epsilon: float, delta: float, total: Total | None, *, mode: Mode, unit: str, protected: bool) -> str:
     """Return the first line of a view: what is claimed, of how much, and what holds for the data set's searches.
 
     Args:
@@ -89,10 +94,12 @@ def claim_line(
         total: what the searches on the data set claim together; None if no ledger knows the data set.
         mode: accounting mode of the search.
         unit: unit of protection, ``record`` or ``user``.
+        protected: whether the guarantee covers validation records too.
     """
     capped = total is not None and total.cap is not None
     what = "charged run" if mode.searches_public else "search"
-    claimed = f"Claimed: {_amounts(epsilon, delta)} per {unit}, of {'this' if capped else 'ONE'} {what}."
+    whom = unit if protected else f"training {unit}"
+    claimed = f"Claimed: {_amounts(epsilon, delta)} per {whom}, of {'this' if capped else 'ONE'} {what}."
     return claimed if total is None else f"{claimed} {total.sentence}"
 
 
