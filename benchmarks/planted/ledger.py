@@ -284,4 +284,12 @@ FAULTS: tuple[Fault, ...] = (
         new="ensure_ascii=True, allow_nan=True)",
         test="tests/privacy/ledger/test_ledger.py::test_details_must_be_finite_json",
     ),
+    Fault(
+        name="first-cap-set-twice",
+        breaks="a later run replaces the cap that the owner set on first use",
+        file="tuner/privacy/ledger/ledger.py",
+        old="            if state is not None and state.cap is not None:\n",
+        new="            if state is not None and state.cap is not None and state.cap.epsilon > epsilon:\n",
+        test="tests/cli/test_budget.py::test_two_first_runs_set_one_cap",
+    ),
 )

@@ -35,8 +35,8 @@ FAULTS: tuple[Fault, ...] = (
         name="test-users-train",
         breaks="a user of the test set trains as well",
         file="trainables/data/user.py",
-        old="kept = labelled & ~np.isin(users.astype(str), others.astype(str))",
-        new="kept = labelled",
+        old="kept &= ~np.isin(users.astype(str), others.astype(str))",
+        new="pass",
         test="tests/trainables/data/test_users.py::test_a_user_of_the_test_is_none_of_the_training",
     ),
     Fault(
@@ -54,5 +54,22 @@ FAULTS: tuple[Fault, ...] = (
         old="    return copied, content",
         new="    return None, content",
         test="tests/trainables/data/test_shipped.py::test_a_copy_with_other_types_shapes_or_test_records_is_known",
+    ),
+    Fault(
+        name="length-of-own-training-data-told",
+        breaks="the refusal of a file tells the number of training records",
+        file="trainables/data/user_file.py",
+        old='    shown = "they differ" if name.endswith("train") else',
+        new='    shown = "they differ" if not name else',
+        test="tests/cli/test_own_files.py::test_a_file_that_no_trial_could_train_on_is_refused_by_every_command",
+    ),
+    Fault(
+        name="training-record-decides-a-refusal",
+        breaks="whether a search starts depends on one training record",
+        file="trainables/data/user.py",
+        old='    arrays = user_file.load(path, ("x_test", "y_test", "classes"))\n',
+        new='    arrays = user_file.load(path, (*KEYS, "classes"))\n'
+        '    user_file.refuse(path, ["NaN"] if np.isnan(arrays["x_train"]).any() else [])\n',
+        test="tests/cli/test_own_files.py::test_what_one_training_record_holds_refuses_nothing",
     ),
 )

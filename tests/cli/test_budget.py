@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import pwd
 import re
@@ -267,7 +268,7 @@ def test_a_ledger_of_the_environment_binds_every_command(
         assert "[dataset-cap-exceeded]" in tune(command[0], file, *command[1:], code=3).text
         assert "[ledger-not-shared]" in tune(command[0], other, *command[1:], code=2).text
     assert tune.sweeps == []
-    tune("budget", "set", "digits", "--epsilon", "20", "--delta", "1e-4")
+    tune("budget", "set", "digits", "--epsilon", "30", "--delta", "1e-4")
     sweep = tune("run", tune.write(search__trials=1), "--local", "--json").json["sweep"]
     more = ("resume", "tiny", "--set", "search.trials=2", "--local", "--quiet")
     monkeypatch.setenv(variable, f"sqlite:///{tune.folder}/another.db")
@@ -311,3 +312,87 @@ def test_a_sweep_with_its_ledger_in_postgresql_runs_and_its_card_holds(tune: Tun
     tune("verify", "exports/tiny/privacy_card.json")
     assert url in (tune.sweeps[0] / "experiment.yaml").read_text()
     assert not (tune.folder / "dp-tuner" / "ledger.db").exists()
+
+
+# What is claimed of one search and of all, as every view says it first.
+
+
+def first_lines(tune: Tune) -> dict[str, str]:
+    """The first line of every view of the newest sweep, which is exported."""
+    name = tune.sweeps[-1].name
+    tune("export", name, "--out", "shown")
+    tune("report", name, "--out", "page.html")
+    page = " ".join(re.sub("<[^>]+>", " ", Path("page.html").read_text().partition("<body>")[2]).split())
+    return {
+        "plan": tune("plan", "tiny.yaml", "--no-timing").text,
+        "watch": tune("watch", name).text,
+        "status": tune("status", name, "--json").json["sweeps"][0]["claim"],
+        "report": html.unescape(page),
+        "card": Path("shown/privacy_card.md").read_text().split("\n\n")[2].replace("\\", ""),
+        "verify": tune("verify", "shown/privacy_card.json").text,
+        "budget": tune("budget", "show", "digits").text,
+    }
+
+
+def test_every_view_says_first_of_how_many_searches_it_claims(charged: Tune) -> None:
+    said = first_lines(charged)
+    for name, text in said.items():
+        shown = text[:400]
+        assert "ONE" in shown, name
+        assert "digits has no cap: 1 search so far, ε = 8.5, δ = 1e-05 in total" in shown, name
+        assert "tune budget set digits --epsilon E --delta D" in text[:500], name
+    charged("budget", "set", "digits", "--epsilon", "30", "--delta", "1e-4")
+    run = charged("run", "tiny.yaml", "--local", "--quiet").text
+    total = "(2 searches so far, ε = 17, δ = 2e-05)"
+    capped = f"ALL searches on digits together: at most ε = 30, δ = 0.0001, its cap {total}."
+    assert run.count(capped) == 2, "the live view and the summary"
+    for name, text in first_lines(charged).items():
+        assert capped in text[:400], name
+        assert "has no cap" not in text, name
+
+
+def test_a_search_that_claims_nothing_says_so_first(tune: Tune) -> None:
+    said = tune("plan", tune.write(), "--no-timing", "--set", "privacy.private=false").text
+    assert said.startswith("NOT PRIVATE: nothing is claimed")
+
+
+# `tune run --dataset-cap`
+
+
+def test_a_run_sets_the_cap_of_its_data_set_before_it_is_opened(tune: Tune) -> None:
+    run = ("run", tune.write(), "--local", "--quiet")
+    assert "at most ε = 9, δ = 1e-05, its cap" in tune(*run, "--dataset-cap", "9").text
+    assert tune.entries[:2] == ["cap", "open_search"]
+    for other in ("9.5", "9,1e-4"):
+        assert "[dataset-cap-differs]" in tune(*run, "--dataset-cap", other, code=2).err
+    assert "[dataset-cap-exceeded]" in tune(*run, "--dataset-cap", "9,1e-5", code=3).err
+    assert tune.entries.count("open_search") == tune.entries.count("cap") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--dataset-cap", "8"), "dataset-cap-invalid"),
+        (("--dataset-cap", "nine"), "dataset-cap-invalid"),
+        (("--dataset-cap", "1,2,3"), "dataset-cap-invalid"),
+        (("--dataset-cap", "nan"), "epsilon-out-of-range"),
+        (("--dataset-cap", "9", "--dry-run"), "options-conflict"),
+        (("--dataset-cap", "9", "--set", "privacy.private=false"), "dataset-cap-not-private"),
+    ],
+)
+def test_a_cap_that_cannot_be_set_makes_no_ledger(bare: Tune, words: tuple[str, ...], code: str) -> None:
+    assert f"[{code}]" in bare("run", bare.write(), "--local", *words, code=2).err
+    assert not (bare.folder / "dp-tuner" / "ledger.db").exists()
+
+
+def test_a_cap_below_what_is_committed_is_not_set(charged: Tune) -> None:
+    assert "[dataset-cap-exceeded]" in charged("run", "tiny.yaml", "--local", "--dataset-cap", "16", code=3).err
+    assert "cap" not in charged.entries
+
+
+def test_two_first_runs_set_one_cap(tmp_path: Path) -> None:
+    ledgers = [Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") for _ in range(2)]
+    assert ledgers[0].set_first_cap("d", 3.0, 1e-5) is None
+    earlier = ledgers[1].set_first_cap("d", 4.0, 1e-5)
+    assert earlier is not None
+    assert (earlier.epsilon, ledgers[1].cap("d").epsilon) == (3.0, 3.0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +21,10 @@ from torch.nn.functional import cross_entropy
 from trainables.data import DatasetRequest, load_records
 from trainables.landscape import sharpness
 from trainables.models import build
+from tuner.privacy.card.card import card_text
 from tuner.runner import landscape as command
 
+MODEL, CARD = "model.safetensors", "privacy_card.json"
 SVG = "{http://www.w3.org/2000/svg}"
 QUICK = ("--points", "5", "--iterations", "2", "--restarts", "1", "--records", "30")
 SHAPES = {"digits": ((1, 8, 8), 10), "iris": ((4,), 3), "cifar10": ((3, 32, 32), 10)}
@@ -38,8 +42,16 @@ def export(tune: Tune, name: str, *, seed: int = 0, dataset: str = "digits", **c
     section = json.loads(json.dumps(changes.get("dataset__validation", {})))
     key = {"set": dataset, "fraction": section.get("fraction", 0.1), "seed": section.get("split_seed", 0)}
     card = {"claim": {"epsilon": 8.5, "delta": 1e-5}, "validation": {"key": key}}
-    (folder / "privacy_card.json").write_text(json.dumps(card))
+    (folder / CARD).write_text(json.dumps(card))
+    sign(folder)
     return folder
+
+
+def sign(folder: Path) -> None:
+    """Put the hashes of the files on the card, as `tune export` does. No ledger has the card: it is out of reach."""
+    card = json.loads((folder / CARD).read_text())
+    hashes = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in (MODEL, "experiment.yaml")}
+    (folder / CARD).write_text(card_text({**card, "exported_files": hashes}))
 
 
 def files(tune: Tune) -> set[Path]:
@@ -119,7 +131,6 @@ def not_finite(path: Path) -> None:
     save_file({name: value * math.nan for name, value in load_file(str(path)).items()}, str(path))
 
 
-MODEL, CARD = "model.safetensors", "privacy_card.json"
 PUBLIC = ("--public-data",)
 TEST = (*PUBLIC, "--split", "test")
 REFUSED: dict[str, tuple[tuple[str, Callable[[Path], object]] | None, tuple[str, ...], str]] = {
@@ -156,6 +167,8 @@ def test_one_error_and_nothing_written(bare: Tune, case: str) -> None:
     if change is not None:
         file, edit = change
         edit(bare.folder / "plain" / file)
+        if file != CARD:
+            sign(bare.folder / "plain")
     before = files(bare)
     said = bare("landscape", "plain", *words, code=2)
     assert names in said.err
@@ -169,6 +182,7 @@ def test_a_model_whose_code_fails_is_named_with_its_error(bare: Tune, name: str)
     export(bare, "plain", trainable__model=f"own_models:{name}")
     state = load_file("plain/model.safetensors")
     save_file({key.removeprefix("1."): value for key, value in state.items()}, "plain/model.safetensors")
+    sign(Path("plain"))
     before = files(bare)
     assert "[model-code-failed]" in bare("landscape", "plain", "--public-data", code=2).err
     assert files(bare) == before
@@ -202,5 +216,55 @@ def test_protected_validation_records_are_not_looked_at(bare: Tune) -> None:
     values = json.loads(card.read_text())
     values["validation"]["protected"] = True
     card.write_text(json.dumps(values))
+    sign(card.parent)
     error = bare("landscape", "edited", "--public-data", code=2).err
     assert "[validation-protected]" in error, "the file may be edited"
+
+
+def edited(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+EDITS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "another split": ("experiment.yaml", lambda path: edited(path, "split_seed: 0", "split_seed: 1")),
+    "another training": ("experiment.yaml", lambda path: edited(path, "epochs: 1", "epochs: 2")),
+    "another model": (MODEL, not_finite),
+    "another claim": (CARD, lambda path: edited(path, "8.5", "0.5")),
+}
+
+
+@pytest.mark.parametrize("case", EDITS)
+def test_an_edited_export_is_refused_by_every_reader(
+    finished: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """An edited `unit` or split made validation records of training records, whose exact losses were then shown."""
+    shutil.copytree(finished.folder / "exports" / "tiny", tmp_path / "exports" / "tiny")
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "exports" / "tiny"
+    tune, sweep = Tune(tmp_path), finished.sweeps[0].name
+    landscape = ("landscape", str(folder), "--public-data", *QUICK, "--out", str(tmp_path / "out"))
+    report = ("report", sweep, "--storage", str(finished.folder / "runs"), "--out", str(tmp_path / "page.html"))
+    said = tune(*landscape)
+    assert "not compared" not in said.text, "the control: the ledger is there and has the card"
+    tune(*report)
+    (tmp_path / "page.html").unlink()
+    shutil.rmtree(tmp_path / "out")
+    name, edit = EDITS[case]
+    edit(folder / name)
+    assert "[export-changed]" in tune(*landscape, code=2).err
+    if name == "experiment.yaml":
+        assert "[export-changed]" in tune("train", str(folder / name), "--local", code=2).err
+    if name == CARD:
+        assert "[export-changed]" in tune(*report, code=2).err
+    else:  # the hash on the card is edited too, so only the ledger knows better
+        sign(folder)
+        assert "[export-changed]" in tune(*landscape, code=2).err
+    assert not (tmp_path / "out").exists()
+    assert len(finished.sweeps) == 1
+
+
+def test_a_card_whose_ledger_is_out_of_reach_is_said_to_be_not_compared(bare: Tune) -> None:
+    export(bare, "plain")
+    assert "was not compared with its ledger" in bare("landscape", "plain", "--public-data", *QUICK).text

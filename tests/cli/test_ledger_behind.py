@@ -20,7 +20,7 @@ THREE = ("--local", "--set", "search.trials=4")
 
 
 def ledger_of(tune: Tune) -> Path:
-    return tune.folder / "runs" / "ledger.db"
+    return tune.folder / "dp-tuner" / "ledger.db"
 
 
 def copy_of(tune: Tune) -> Path:

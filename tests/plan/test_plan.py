@@ -326,9 +326,9 @@ def test_a_plan_of_every_kind_is_shown_stored_and_read_again(kind: str) -> None:
     assert again == plan
     assert plan_hash(again) == plan_hash(plan)
     assert plan_hash(plan_from(values_of(plan), trials=plan.trials + 1)) == plan_hash(plan)
-    text = plan_text(plan, source="e.yaml", comparison=comparison(plan))
+    text = plan_text(plan, source="e.yaml", claim="", comparison=comparison(plan))
     assert {"trains", "batch", "noise", "cap"} <= set(dict(text.facts))
-    assert "The guarantee will be the cap: ε = 3 at δ = 1e-05" in text.sentence
+    assert "The guarantee of ONE search will be its cap: ε = 3 at δ = 1e-05" in text.sentence
     assert ("Validation and test scores" in text.sentence) == (plan.validation is None)
 
 

@@ -42,7 +42,7 @@ def test_lines_where_nobody_watches() -> None:
         play(live)
     lines = text(target).splitlines()
     assert len(lines) == 1 + 4 * 3
-    assert "The guarantee is the cap: ε = 8" in lines[0]
+    assert "The guarantee of ONE search is its cap: ε = 8" in lines[0]
     assert lines[1] == "trial 0 started  learning_rate=0.1  smoothing_samples=10"
     assert lines[2] == "trial 0 step 50/100  validation_accuracy 0.71"
     assert lines[6].startswith("trial 1 complete  validation_accuracy 0.82  BEST  2/4 trials  budget: 300 spent")
@@ -63,7 +63,7 @@ def test_the_table_shows_every_trial_its_state_the_best_and_the_budget() -> None
     assert "failed" in rows["3"]
     assert "4/4  best 0.82 (trial 1)" in seen
     assert "█ spent 300  ▓ reserved 100  ░ left 600  of 1000 steps" in seen
-    assert "The guarantee is the cap" in seen
+    assert "The guarantee of ONE search is its cap" in seen
     assert "MLflow: 3 waiting" in seen
 
 

@@ -46,7 +46,7 @@ def test_a_score_that_is_no_number_is_no_score() -> None:
 
 def test_the_claim_is_the_cap_and_never_what_was_spent() -> None:
     sentence = budget_sentence(budget())
-    assert "The guarantee is the cap: ε = 8 at δ = 1e-05" in sentence
+    assert "The guarantee of ONE search is its cap: ε = 8 at δ = 1e-05" in sentence
     assert "2.7" not in sentence
 
 

@@ -38,7 +38,7 @@ def test_every_fact_of_a_sweep_is_on_its_page() -> None:
         "digits-0001", "dplis on digits", "budget reached", "the budget is used up",
         "0.9 ± 0.083", "trial 1", "4 of 5", "2 complete, 1 pruned, 1 failed, 1 cut off",
         "spent 300 steps, ε 2.718", "reserved 100 steps", "left 600 steps", "of 1000 steps",
-        "spent 12 scores", "of 40 scores", "The guarantee is the cap: ε = 8 at δ = 1e-05",
+        "spent 12 scores", "of 40 scores", "The guarantee of ONE search is its cap: ε = 8 at δ = 1e-05",
         "Best trial: 1", "learning_rate 0.125", "tune export digits",
         "below the median", "score is not a number", "20 / 100", "1.25", "1 ★",
         "2 candidates did not fit the remaining budget",

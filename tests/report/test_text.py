@@ -18,7 +18,7 @@ def test_the_summary_has_the_best_the_budget_and_what_to_run_next() -> None:
     assert "trial 1, validation_accuracy 0.9" in seen
     assert "4 of 5 (2 complete, 1 pruned, 1 failed)" in seen
     assert "300 spent, 100 reserved, 600 left of 1000 steps" in seen
-    assert "The guarantee is the cap" in seen
+    assert "The guarantee of ONE search is its cap" in seen
     for command in commands:
         assert command in seen
 
@@ -38,7 +38,9 @@ def test_the_comparison_of_a_plan_fits_its_width_with_a_row_a_mode(width: int, *
     header = ("", "noise", "ε of one run", "runs expected", "99 % of searches")
     table = PlanTable(title="what ε = 3 buys in each mode", header=header, rows=rows)
     seen = shown(
-        plan_panel(PlanText(title="digits", facts=(("trials", "24"),), tables=(table,))), width, terminal=terminal
+        plan_panel(PlanText(title="digits", claim="", facts=(("trials", "24"),), tables=(table,))),
+        width,
+        terminal=terminal,
     )
     lines = seen.splitlines()
     assert max(map(len, lines)) <= width

@@ -7,64 +7,20 @@ must have ``block_train``, the block of each training record. A record's block m
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 
+from trainables.data import user_file
 from trainables.data.images import KEYS, Arrays
 from trainables.data.requests import COUNTS, DatasetInfo, DatasetRequest
 from trainables.errors import DatasetError
 
-__all__ = ["read_raw", "read_user", "user_info"]
-
-_USERS = ("user_train", "user_test")
-_BLOCK = ("block_train",)
-
-
-def _read(path: Path, keys: tuple[str, ...], *, needed: tuple[str, ...] = KEYS) -> Arrays:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            raise DatasetError(
-                "own-file-format", f"{path} must be an npz file (got a single array). Write it with numpy.savez."
-            )
-        with loaded as file:
-            missing = [key for key in needed if key not in file.files]
-            if missing:
-                raise DatasetError(
-                    "own-file-format",
-                    f"{path} has no {', '.join(missing)}. "
-                    f"Write it with numpy.savez(path, {', '.join(f'{key}=...' for key in needed)}).",
-                )
-            return {key: file[key] for key in keys if key in file.files}
-    except FileNotFoundError as error:
-        raise DatasetError("own-file-missing", f"There is no file {path}. Correct dataset.path.") from error
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        # Only the error's class is reported, because numpy's message may quote the private file.
-        raise DatasetError(
-            "own-file-format",
-            f"{path} must be an npz file of arrays, without pickled objects (got {type(error).__name__} while reading "
-            "it). Write it with numpy.savez.",
-        ) from error
-
-
-def _classes(path: Path, arrays: Arrays) -> int:
-    """Return the declared number of classes. If it is not declared, count the classes of the public TEST labels."""
-    declared = arrays.get("classes")
-    if declared is not None:
-        if declared.shape != () or declared.dtype.kind not in "iu" or not int(declared) >= 2:
-            raise _wrong(path, "`classes` must be a single integer of at least 2, for example classes=10.")
-        return int(declared)
-    labels = arrays["y_test"]
-    if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.size == 0:
-        raise _wrong(path, "`y_test` must be a vector of integer labels, which start at 0.")
-    return max(2, int(labels.max()) + 1)
+__all__ = ["check_file", "read_raw", "read_user", "user_info"]
 
 
 def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
-    """Return the public facts about the data set in `file`, from its test records and the declared sizes."""
+    """Check the data set in `file`, and return the public facts, from its test records and the declared sizes."""
     users = request.public_users if request.unit == "user" else None
     size = request.public_size
     if size is None and users is not None:
@@ -76,14 +32,13 @@ def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
             f"least 1 (got {size}). It sets the sample rate. The exact number in the file is private.",
         )
     path = Path(file).expanduser().absolute()
-    needed = (*KEYS, *(() if users is None else ("user_train",)), *(("block_train",) if request.blocks else ()))
-    arrays = _read(path, ("x_test", "y_test", "classes"), needed=needed)
+    arrays = check_file(path, users=users is not None, blocks=bool(request.blocks))
     return DatasetInfo(
         name=request.name,
         public_train_size=size,
-        test_size=len(arrays["y_test"]) if arrays["y_test"].ndim else 0,
+        test_size=len(arrays["y_test"]),
         input_shape=tuple(arrays["x_test"].shape[1:]),
-        classes=_classes(path, arrays),
+        classes=user_file.classes_of(arrays),
         provenance="a file of the user's own",
         licence="the user's own",
         budget_owner=request.name,
@@ -93,9 +48,30 @@ def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
     )
 
 
+def check_file(path: Path, *, users: bool, blocks: bool = False) -> Arrays:
+    """Check the types and shapes of all arrays, and the test records. Return the test arrays and `classes`.
+
+    No training record is read. A file that passes causes no error in `read_user`.
+
+    Args:
+        path: the npz file.
+        users: whether users are protected.
+        blocks: whether the training records are used by blocks.
+
+    Raises:
+        DatasetError: the file cannot be read, or breaks a rule. The error lists all broken rules.
+    """
+    needed = (*KEYS, *user_file.USERS[:1] * users, *[user_file.BLOCK] * blocks)
+    headers = user_file.read_headers(path, needed)
+    user_file.refuse(path, user_file.header_problems(headers, users=users, blocks=blocks))
+    arrays = user_file.load(path, ("x_test", "y_test", "classes"))
+    user_file.refuse(path, user_file.problems_of_test(arrays, _inputs(arrays["x_test"])))
+    return arrays
+
+
 def read_raw(info: DatasetInfo) -> Arrays:
     """Return the arrays of a custom data set as stored, including `user_train` and `user_test` if present."""
-    return _of_blocks(info, _read(Path(info.path or ""), (*KEYS, *_USERS, *_BLOCK)))
+    return _of_blocks(info, user_file.load(Path(info.path or ""), (*KEYS, *user_file.USERS, user_file.BLOCK)))
 
 
 def read_user(info: DatasetInfo) -> Arrays:
@@ -106,29 +82,27 @@ def read_user(info: DatasetInfo) -> Arrays:
     label is out of range or its user is in `user_test`.
     """
     path = Path(info.path or "")
-    arrays = _of_blocks(info, _read(path, (*KEYS, *_BLOCK) if info.users is None else (*KEYS, *_USERS, *_BLOCK)))
-    users, others = _users(path, arrays) if info.users is not None else (None, None)
+    by_user, blocks = info.users is not None, bool(info.blocks)
+    arrays = user_file.load(path, (*KEYS, "classes", *(user_file.USERS if by_user else ()), user_file.BLOCK))
+    # The file may have changed since it was checked.
+    user_file.refuse(path, user_file.header_problems(arrays, users=by_user, blocks=blocks))
+    arrays = _of_blocks(info, arrays)
+    if arrays["x_train"].shape[1:] != info.input_shape or user_file.classes_of(arrays) != info.classes:
+        raise DatasetError("own-file-arrays", f"{path} was changed while it was in use. Start again.")
+    users, others = arrays.get("user_train"), arrays.get("user_test")
     for part in ("train", "test"):
-        x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
-        if y.ndim != 1 or y.dtype.kind not in "iu":
-            raise _wrong(path, f"`y_{part}` must be a vector of integer labels, which start at 0.")
-        if x.ndim < 2 or x.dtype.kind not in "fiub" or len(x) != len(y) or tuple(x.shape[1:]) != info.input_shape:
-            raise _wrong(path, f"`x_{part}` must have one numeric array of shape {info.input_shape} for each label.")
-        x, labelled = _inputs(x), (y >= 0) & (y < info.classes)
-        finite = np.isfinite(x)
+        x, y = _inputs(arrays[f"x_{part}"]), arrays[f"y_{part}"]
         if part == "train":
-            kept = labelled
+            kept = (y >= 0) & (y < info.classes)
             if users is not None and others is not None:
-                kept = labelled & ~np.isin(users.astype(str), others.astype(str))
-            x, y = np.where(finite, x, np.float32(0))[kept], y[kept]
+                kept &= ~np.isin(users.astype(str), others.astype(str))
+            x, y = np.where(np.isfinite(x), x, np.float32(0))[kept], y[kept]
             if users is not None:
                 arrays["user_train"] = users[kept]
-        elif not labelled.all():
-            fix = "Declare classes=... in the file if the test labels do not have all classes."
-            raise _wrong(path, f"`y_test` must contain only labels from 0 to {info.classes - 1}. {fix}")
-        elif not finite.all():
-            raise _wrong(path, "`x_test` must contain only finite numbers. Replace missing values by a constant.")
+        else:
+            user_file.refuse(path, user_file.problems_of_test(arrays, x))
         arrays[f"x_{part}"], arrays[f"y_{part}"] = x, y.astype(np.int64)
+    arrays.pop("classes", None)
     return arrays
 
 
@@ -137,33 +111,13 @@ def _of_blocks(info: DatasetInfo, arrays: Arrays) -> Arrays:
 
     Whether a record is used depends on its own block alone, so records of other blocks change nothing.
     """
-    blocks = arrays.pop("block_train", None)
+    blocks = arrays.pop(user_file.BLOCK, None)
     if not info.blocks:
         return arrays
-    if blocks is None or blocks.dtype.kind not in "iuU" or blocks.shape != arrays["y_train"].shape[:1]:
-        raise _wrong(
-            Path(info.path or ""),
-            "`block_train` must be a vector of strings or integers, one for each training record.",
-        )
-    if len(arrays["x_train"]) != len(blocks):
-        raise _wrong(Path(info.path or ""), "`x_train` and `block_train` must have the same length.")
+    if blocks is None:
+        raise DatasetError("own-file-arrays", f"{info.path} was changed while it was in use. Start again.")
     used = np.isin(blocks.astype(str), np.asarray(info.blocks))
     return {name: array[used] if name.endswith("_train") else array for name, array in arrays.items()}
-
-
-def _users(path: Path, arrays: Arrays) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return (users of the training records, users of the test records or None)."""
-    for part in ("train", "test"):
-        users = arrays.get(f"user_{part}")
-        if users is None and part == "test":
-            continue
-        if users is None or users.dtype.kind not in "iuU" or users.shape != arrays[f"y_{part}"].shape[:1]:
-            raise _wrong(path, f"`user_{part}` must be a vector of integers or strings, one for each label.")
-    return arrays["user_train"], arrays.get("user_test")
-
-
-def _wrong(path: Path, rule: str) -> DatasetError:
-    return DatasetError("own-file-arrays", f"{path}: {rule}")
 
 
 def _inputs(x: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ import click
 from tuner import __version__
 from tuner.cli import checks, landscape, plan, search, sweeps
 from tuner.cli.budget import tune_budget
+from tuner.cli.data import tune_data
 from tuner.cli.ray import RAY, ray_command
 from tuner.errors import InputError, SweepInterrupted, TunerError
 
@@ -94,6 +95,7 @@ for _command in (  # in the order of the help page
     search.tune_init,
     plan.tune_validate,
     plan.tune_plan,
+    tune_data,
     search.tune_run,
     search.tune_resume,
     sweeps.tune_stop,

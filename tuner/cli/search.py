@@ -44,11 +44,24 @@ def tune_init(path: str, force: bool) -> None:
     help="Give up the total guarantee of the private data sets that a public or non-private search may touch. The "
     "ledger keeps the reason for ever, and every view shows it.",
 )
-def tune_run(file: str, overrides: tuple[str, ...], resume: bool, dry_run: bool, **run: Any) -> None:  # noqa: ANN401
+@click.option(
+    "--dataset-cap",
+    metavar="EPSILON[,DELTA]",
+    help="Cap on ALL searches of the data set together, for example 3,1e-5. It is set before this search starts, and "
+    "a cap that is set already must be equal. Default of DELTA: privacy.delta. Only a ledger's owner can set a cap.",
+)
+def tune_run(
+    file: str,
+    overrides: tuple[str, ...],
+    resume: bool,
+    dry_run: bool,
+    dataset_cap: str | None,
+    **run: Any,  # noqa: ANN401
+) -> None:
     """Run a search. FILE is a path or the name of a shipped experiment (`tune ls` lists them)."""
     from tuner.runner.commands import RunOptions, run_file
 
-    sys.exit(run_file(file, overrides, RunOptions(**run), resume=resume, dry_run=dry_run))
+    sys.exit(run_file(file, overrides, RunOptions(**run), resume=resume, dry_run=dry_run, cap=dataset_cap))
 
 
 @click.command("resume", short_help="Resume an interrupted sweep, or extend a finished one.")

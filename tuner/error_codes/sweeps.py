@@ -52,6 +52,12 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
     2: {
         "usage": "The command, an option or a value is unknown or missing. See `tune --help` or `tune COMMAND --help`.",
         "options-conflict": "Two of the options cannot be used together. Remove one of them.",
+        "dataset-cap-invalid": "The cap of a data set is EPSILON or EPSILON,DELTA, and at least the claim of the "
+        "search that starts. Write for example `--dataset-cap 3,1e-5`.",
+        "dataset-cap-differs": "The data set has another cap. Leave out `--dataset-cap`. An owner changes the cap with "
+        "`tune budget set`.",
+        "dataset-cap-not-private": "A search without privacy is not charged, so a cap would not count it. Leave out "
+        "`--dataset-cap`.",
         "unknown-code": "No error has this code. `tune explain` without a code lists all codes.",
         "folder-not-found": "The folder does not exist. `tune ls` lists the sweeps.",
         "output-unwritable": "The output folder cannot be written. Choose another folder or change its permissions.",
@@ -93,6 +99,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "tracking-store-not-found": "The file of the MLflow store does not exist. Run a search first, or give `--uri`.",
         "test-set-used": "A sweep may score only one trial on the test set. Choose the same trial as before.",
         "export-not-found": "The folder is not a complete export. Write one with `tune export NAME`.",
+        "export-changed": "A file of the export is not the one that was exported, or its privacy card is not the one "
+        "that the ledger recorded. Restore the folder from a copy, or export the trial again.",
         "export-unreadable": "A file of the export is damaged or belongs to another model. Export the model again.",
         "card-unreadable": "The file is not a privacy card. A card is the `privacy_card.json` of an export.",
         "split-changed": "The export's experiment file splits the records differently from its privacy card, so "

@@ -11,6 +11,7 @@ from trainables.data import DATASETS, DatasetInfo, DatasetRequest, info
 from trainables.errors import DatasetError, TrainableError
 from tuner.errors import InputError, TunerError
 from tuner.experiment import load_experiment
+from tuner.privacy.verify.exports import CARD_FILE, EXPERIMENT_FILE, ledger_to_compare, require_unchanged
 from tuner.sweep import folder as sweeps
 from tuner.sweep.preflight import build_model
 from tuner.sweep.registration import split_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Exported", "read_export", "records_to_measure", "require_same_records", "require_same_shape"]
 
-_MODEL, _EXPERIMENT, _CARD = "model.safetensors", "experiment.yaml", "privacy_card.json"
+_MODEL, _EXPERIMENT, _CARD = "model.safetensors", EXPERIMENT_FILE, CARD_FILE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,7 @@ class Exported:
     folder: Path
     experiment: Experiment
     card: dict[str, Any]
+    compared: bool  # whether the ledger could be reached, so that the card was compared with it
 
     @property
     def own_model(self) -> bool:
@@ -42,6 +44,16 @@ class Exported:
     def protected(self) -> bool:
         """Whether the card or the experiment file says that the guarantee covers the validation records."""
         return bool(self.card["validation"].get("protected")) or self.experiment.dataset.validation.protected
+
+    @property
+    def note(self) -> str:
+        """Sentence that says that the card was not compared with the ledger; empty if it was."""
+        if self.compared:
+            return ""
+        return (
+            f"the privacy card of {self.folder} was not compared with its ledger {self.experiment.ledger}, which "
+            "cannot be reached from here"
+        )
 
     def facts(self) -> dict[str, Any]:
         """Return facts about the model as plain values."""
@@ -88,11 +100,12 @@ class Exported:
 
 
 def read_export(folder: Path) -> Exported:
-    """Read an export's configuration and card.
+    """Read an export's configuration and card, and compare their hashes and that of the model.
 
     Raises:
-        InputError: the folder is not an export, or the experiment file and the card name different validation splits.
-            With different splits, the file's validation records may be training records of the model.
+        InputError: the folder is not an export, a file was changed after the export, or the experiment file and the
+            card name different validation splits. With different splits, the file's validation records may be training
+            records of the model.
     """
     missing = [name for name in (_MODEL, _EXPERIMENT, _CARD) if not (folder / name).is_file()]
     if missing:
@@ -101,7 +114,6 @@ def read_export(folder: Path) -> Exported:
             f"{folder} is not a folder that `tune export` wrote: {', '.join(missing)} missing. Write one with: "
             "tune export NAME",
         )
-    experiment = load_experiment(folder / _EXPERIMENT)
     try:
         card = sweeps.read_json(folder / _CARD)
     except TunerError as error:
@@ -109,6 +121,10 @@ def read_export(folder: Path) -> Exported:
     claim, validation = card.get("claim"), card.get("validation")
     if not (isinstance(claim, dict) and isinstance(claim.get("epsilon"), float | int) and isinstance(validation, dict)):
         raise InputError("card-unreadable", f"{folder / _CARD} is not a privacy card. Export the model again.")
+    require_unchanged(folder, None)  # first, because the experiment file names the ledger
+    experiment = load_experiment(folder / _EXPERIMENT)
+    ledger = ledger_to_compare(experiment.ledger)
+    require_unchanged(folder, ledger)
     if validation.get("key") != split_of(experiment):
         raise InputError(
             "split-changed",
@@ -116,7 +132,7 @@ def read_export(folder: Path) -> Exported:
             f"{validation.get('key')}. With the file's split, some validation records are training "
             "records of the model. Restore the file from a copy.",
         )
-    return Exported(folder=folder, experiment=experiment, card=card)
+    return Exported(folder=folder, experiment=experiment, card=card, compared=ledger is not None)
 
 
 def require_same_records(exports: Sequence[Exported], *, dataset: str | None, split: str) -> None:

@@ -47,14 +47,33 @@ def verify_card(path: Path, ledger_url: str | None) -> tuple[dict[str, Any], str
         report = check_card(text, ledger, page=page_text, picture=picture_text, files=files)
     except (TunerError, UnicodeDecodeError, OSError) as error:
         report = Report((Check("ledger and card can be read", ok=False, detail=str(error)),))
+    claim = _claim(path)
     values = {
+        "claim": claim,
         "ok": report.ok,
         "answer": report.answer,
         "card": str(path),
         "ledger": url,
         "checks": [asdict(check) for check in report.checks],
     }
-    return values, f"{path} against {url}\n{report}"
+    return values, f"{claim}\n{path} against {url}\n{report}"
+
+
+def _claim(path: Path) -> str:
+    """Return the first line of the report: what the card says, checked or not."""
+    from tuner.privacy.card.claims import Total, claim_line
+    from tuner.privacy.modes import MODES
+
+    try:
+        card = json.loads(path.read_bytes())
+        claim = card["claim"]
+        unit = "user" if str(claim["adjacency"]).endswith("user") else "record"
+        total, mode = Total.of_card(card["dataset_budget"]), MODES[claim["mode"]]
+        protected = claim["covers"]["validation"]
+        line = claim_line(claim["epsilon"], claim["delta"], total, mode=mode, unit=unit, protected=protected)
+        return f"The card claims {line.removeprefix('Claimed: ')}"
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError):
+        return "The card's claim cannot be read."
 
 
 def _require_card(path: Path) -> None:

@@ -14,6 +14,7 @@ from tuner.errors import InputError, LedgerError
 from tuner.files import write_text
 from tuner.privacy.accountant.mechanism import require_delta, require_epsilon
 from tuner.privacy.accountant.rdp import ORDERS
+from tuner.privacy.card.claims import Total
 from tuner.privacy.ledger.admission import order_filter, require_name
 from tuner.privacy.ledger.blocks import table_of
 from tuner.privacy.ledger.division import basis
@@ -269,6 +270,7 @@ def _dataset(state: DatasetState) -> dict[str, Any]:
     return {
         "dataset": state.dataset,
         "summary": dataset_line(state),
+        "claim": Total.of_state(state).sentence,
         "cap": None if cap is None else _pair((cap.epsilon, cap.delta)),
         "order": None if cap is None else cap.order,
         "rule": rule(cap),

@@ -7,12 +7,14 @@ from typing import Any
 
 from tuner.report.wording import plural
 
+_FIRST = "The claim of a search is of that ONE search. Only a data set's cap bounds all of its searches together."
+
 __all__ = ["amounts_text", "budget_text", "changed_text", "share_in_force"]
 
 
 def budget_text(values: dict[str, Any]) -> str:
     """Return the budgets of data sets as text."""
-    lines = [f"ledger {values['ledger']}"]
+    lines = [_FIRST, f"ledger {values['ledger']}"]
     for dataset in values["datasets"]:
         lines += ["", *_dataset_lines(dataset)]
     for name, error in values["damaged"].items():
@@ -21,9 +23,8 @@ def budget_text(values: dict[str, Any]) -> str:
         lines.append("no data set has been used")
     lines += [
         "",
-        "The guarantee for a data set is its cap. Without a cap, nothing bounds the total of future searches: each",
-        "search adds its claim to the committed amount. Without protected validation, no guarantee covers the scores",
-        "on validation records. In this case, always use the same split.",
+        "Without protected validation, no guarantee covers the scores on validation records. In this case, always use",
+        "the same split.",
     ]
     return "\n".join(lines)
 
@@ -42,7 +43,7 @@ def share_in_force(share: dict[str, float] | None) -> bool:
 
 def _dataset_lines(dataset: dict[str, Any]) -> list[str]:
     odometer = dataset["odometer"]
-    lines = [f"{dataset['dataset']}: {dataset['summary']}"]
+    lines = [f"{dataset['dataset']}: {dataset['summary']}", f"  {dataset['claim']}"]
     if dataset["cap"] is not None:
         left = amounts_text(dataset["left"])
         if dataset["over"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from tuner.errors import InputError, TunerError
 from tuner.experiment import Experiment, load_experiment
 from tuner.plan.plan import Plan, plan_from
+from tuner.privacy.card.claims import NOTHING_CLAIMED, PUBLIC_SEARCH, Total, claim_line
 from tuner.privacy.ledger.history import void_text
+from tuner.privacy.ledger.stores import default_url
 from tuner.report.curve_watch import curves_of_sweep
 from tuner.report.spending import spending
 from tuner.report.sweep_report import SweepReport
@@ -26,12 +29,15 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
     from tuner.plan.modes import PublicData
+    from tuner.privacy.ledger.ledger import Ledger
     from tuner.privacy.ledger.search_budget import BudgetView, SearchBudget
     from tuner.privacy.ledger.state import DatasetState
 
 __all__ = [
     "PUBLIC_CLAIM",
+    "claim_headline",
     "dataset_line",
+    "ledger_option",
     "on_public",
     "public_records",
     "read_sweep",
@@ -45,6 +51,31 @@ PUBLIC_CLAIM = (
     "them. The best configuration is then trained once on the private records, and that run is charged."
 )
 """Sentence about a search on public records, which has no guarantee."""
+
+
+def claim_headline(plan: Plan, dataset: DatasetState | None, *, ledger: str, owner: str = "") -> str:
+    """Return the first line of every view of a search: what is claimed, of this search and of all on the data set.
+
+    Args:
+        plan: the search's plan.
+        dataset: state of the data set in the ledger; None if there is no ledger yet.
+        ledger: URL of the ledger.
+        owner: the ledger's name of the records, needed if `dataset` is None and no search has begun.
+    """
+    if not plan.private:
+        return NOTHING_CLAIMED
+    option, total = ledger_option(ledger), None
+    if dataset is not None:
+        total = Total.of_state(dataset, ledger_option=option)
+    elif owner:
+        total = Total(dataset=owner, ledger_option=option)
+    protected = plan.validation is not None
+    return claim_line(plan.epsilon, plan.delta, total, mode=plan.mode, unit=plan.unit, protected=protected)
+
+
+def ledger_option(url: str) -> str:
+    """Return the option that names a ledger for the budget commands; empty for the ledger that they use anyway."""
+    return "" if url == default_url() else f" --ledger {shlex.quote(url)}"
 
 
 def dataset_line(state: DatasetState) -> str:
@@ -102,10 +133,11 @@ def on_public(plan: Plan) -> Plan:
 def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     """Return the report of a sweep from its folder, its study and its ledger.
 
-    With `spent`, the report includes the best score as a function of the spending. Computing it takes about a second.
+    With `spent`, the report includes the best score as a function of the spending, which takes about a second to
+    compute, and the exported privacy card.
 
     Raises:
-        InputError: the sweep stopped while its folder was being created.
+        InputError: the sweep stopped while its folder was being created, or its exported card was changed.
         TunerError: its ledger or its storage cannot be read.
     """
     from tuner.privacy.ledger.ledger import Ledger
@@ -137,8 +169,10 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
             _, excluded = _not_started(study)
             found = spending(rows, mode=report.mode, budget=budget, excluded=excluded, whole=plan.steps_per_trial)
             report = replace(report, spending=found)
-    card, picture = _card(sweep)
-    return replace(report, card=card, card_picture=picture)
+    if spent and ledger is not None:
+        card, picture = _card(sweep, ledger)
+        report = replace(report, card=card, card_picture=picture)
+    return report
 
 
 def _trials(
@@ -158,14 +192,20 @@ def _trials(
     return rows, choose_winner(study, views, experiment)
 
 
-def _card(sweep: SweepFolder) -> tuple[str, str]:
-    """Return the exported privacy card and its picture as texts. Both are empty if nothing was exported."""
+def _card(sweep: SweepFolder, ledger: Ledger) -> tuple[str, str]:
+    """Return the exported privacy card and its picture as texts. Both are empty if nothing was exported.
+
+    Raises:
+        InputError: the card, its page or its picture was changed after the export.
+    """
     from tuner.privacy.card.page import CURVE_FILE
+    from tuner.privacy.verify.exports import require_unchanged
 
     for name in (sweep.name, sweep.name.removesuffix(CHARGED), sweep.id):
         page = Path("exports") / name / "privacy_card.md"
         text = page.read_text() if page.exists() else ""
         if sweep.id in text:
+            require_unchanged(page.parent, ledger, names=(), page=True)
             picture = page.with_name(CURVE_FILE)
             return text, picture.read_text() if picture.exists() else ""
     return "", ""
@@ -199,8 +239,9 @@ def sweep_report(
     rows = tuple(trials)
     if state not in RUNNING:
         rows = tuple(replace(row, state=CUT_OFF) if row.state == "running" else row for row in rows)
-    facts = []
+    facts, headline = [], claim_headline(plan, dataset, ledger=experiment.ledger)
     if plan.mode.searches_public:
+        headline = PUBLIC_SEARCH
         plan = on_public(plan)
         facts.append(("searched on", f"{plan.dataset} (declared public)"))
     noise = "searched" if "noise_multiplier" in plan.priced else f"{plan.nominal.noise_multiplier:g}"
@@ -231,6 +272,7 @@ def sweep_report(
         metric=experiment.search.metric.name,
         mode=experiment.search.metric.mode,
         budget=budget,
+        headline=headline,
         subtitle=f"{plan.method}, {plan.model} on {plan.dataset}",
         next_commands=_next_commands(sweep, has_best=any(row.state == "complete" for row in rows), state=state),
         facts=tuple(facts),

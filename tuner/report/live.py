@@ -29,7 +29,7 @@ __all__ = ["LiveView"]
 
 _STYLES = {"running": "cyan", "complete": "green", "pruned": "yellow", "failed": "bold red", "lost": "magenta"}
 _MARKS = {"running": "●", "complete": "✓", "pruned": "✂", "failed": "✗", "lost": "?"}
-_LINES_AROUND = 15  # panel, heading, bars and sentences around the rows of the table
+_LINES_AROUND = 18  # panel, claim, heading, bars and sentences around the rows of the table
 _REFRESH_A_SECOND = 4
 _BUDGET_SECONDS = 2.0  # least time between two readings of the ledger
 _ECHO = 3  # columns left free for the ^C that a terminal echoes; in the last column it would wrap and break the drawing
@@ -49,6 +49,7 @@ class LiveView:
         searched: names of the parameters to show; if empty, those that differ between trials.
         earlier: the trials that ran before the sweep was resumed.
         note: returns a line to show under the bars, or an empty text.
+        headline: first line: what is claimed, of one search or of all.
         claim: sentence to show instead of a guarantee if nothing is charged.
         unit: unit of privacy, ``record`` or ``user``.
         waiting: text to show until the first trial starts.
@@ -69,6 +70,7 @@ class LiveView:
         note: Callable[[], str] | None = None,
         console: Console | None = None,
         quiet: bool = False,
+        headline: str = "",
         claim: str = "",
         unit: str = "record",
         waiting: str = "",
@@ -79,7 +81,7 @@ class LiveView:
         self._metric, self._mode, self._searched = metric, mode, tuple(searched)
         self._budget_view, self._note, self._finding = budget_view, note, finding
         self._quiet, self._claim, self._unit, self._waiting, self._clock = quiet, claim, unit, waiting, clock
-        self._console = console or standard_console()
+        self._headline, self._console = headline, console or standard_console()
         self._found = ""  # the last finding that was printed
         self._mutex = threading.RLock()
         self._rows = {trial.id: TrialRow.of(trial) for trial in earlier}
@@ -99,6 +101,8 @@ class LiveView:
             )
             self._live.start()
         else:
+            if self._headline:
+                self._say(self._headline)
             ended = self._ended()
             planned = f"{plural(self._planned, 'trial')} planned" + (f", {ended} ended before" if self._rows else "")
             self._say(f"{self._name}: {planned}. {self._sentence() or f'{NOT_PRIVATE}.'}")
@@ -161,7 +165,8 @@ class LiveView:
             rows = sorted(self._rows.values(), key=lambda row: row.number)
             best = self._best
             bar = max(min(self._console.width - 4 - _ECHO, 120) - 48, 10)
-            parts: list[RenderableType] = [self._table(rows, best)]
+            parts: list[RenderableType] = [Text(self._headline, style="bold")] if self._headline else []
+            parts.append(self._table(rows, best))
             if self._waiting:
                 parts.append(Text(self._waiting, style="cyan"))
             if self._finding is not None and (found := self._finding()):

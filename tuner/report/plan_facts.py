@@ -36,25 +36,25 @@ def plan_text(
     plan: Plan,
     *,
     source: str,
+    claim: str,
     dataset: DatasetState | None = None,
     warnings: Sequence[str] = (),
     wall_time: str = "",
     comparison: Sequence[ModeRow] = (),
     user: str = "",
-    set_cap: str = "",
     search: Sequence[tuple[str, str]] = (),
 ) -> PlanText:
     """Return the plan as text. Optional facts that are not given are left out.
 
     Args:
         plan: the plan.
+        claim: first line, from `tuner.report.facts.claim_headline`.
         source: the experiment file, and whether it is shipped with the program.
         dataset: state of the data set in the ledger.
         warnings: warnings about the experiment and the plan.
         wall_time: estimate of the wall time.
         comparison: noise and number of runs for the same budget in each mode.
         user: user who would start the search. The user's share is shown if the cap is divided into shares.
-        set_cap: command that sets the data set's cap. It is shown if the data set has no cap.
         search: result of `search_facts`.
     """
     rows = MODE_ROWS[plan.accounting]
@@ -62,16 +62,15 @@ def plan_text(
     facts += [*_promoted(plan), *search, *_scores(plan)]
     if not plan.private:
         sentence = "NOT PRIVATE: privacy.private is false. Nothing is charged and nothing is claimed."
-        return PlanText(title=plan.name, facts=tuple(facts), sentence=sentence, warnings=tuple(warnings))
+        return PlanText(title=plan.name, claim=claim, facts=tuple(facts), sentence=sentence, warnings=tuple(warnings))
     facts += [*_cap(plan), *rows.cost(plan)]
     if dataset is not None:
         facts += [("data set so far", dataset_line(dataset)), *_share(dataset, user)]
-    if set_cap and (dataset is None or dataset.cap is None):
-        facts.append(("data set's cap", f"no cap set: `{set_cap}` sets one for all searches together"))
     if wall_time:
         facts.append(("wall time", wall_time))
     return PlanText(
         title=plan.name,
+        claim=claim,
         facts=tuple(facts),
         tables=(_comparison(plan, comparison),) if comparison else (),
         sentence=guarantee_words(

@@ -55,6 +55,7 @@ def _status(sweep: SweepFolder) -> dict[str, Any]:
     if report.runs_hidden:
         return {
             **_nothing(sweep, report.state),
+            "claim": report.headline,
             "sealed": True,
             "metric": report.metric,
             "best": None if best is None else {"score": best.score},
@@ -63,6 +64,7 @@ def _status(sweep: SweepFolder) -> dict[str, Any]:
     return {
         "sweep": sweep.id,
         "state": report.state,
+        "claim": report.headline,
         "trials": {"planned": report.trials_planned, **Counter(row.state for row in report.trials)},
         "metric": report.metric,
         "best": None if best is None else {"trial": best.number, "score": best.score},
@@ -73,9 +75,10 @@ def _status(sweep: SweepFolder) -> dict[str, Any]:
 
 def status_text(values: dict[str, Any]) -> str:
     """Return the status as text, one line per sweep."""
-    lines = [f"Sweeps in {values['storage']}:"]
+    lines = [f"Sweeps in {values['storage']}, each with its own claim:"]
     for sweep in values["sweeps"]:
         lines.append(f"  {sweep['sweep']}  {sweep['state']}  {_state_line(sweep)}".rstrip())
+        lines += [f"    {sweep['claim']}"] if "claim" in sweep else []
         lines += [f"    {line}" for line in sweep.get("curves", ())]
         if "problem" in sweep:
             lines.append(f"    {sweep['problem']}")
@@ -176,6 +179,7 @@ def _winner_lines(values: dict[str, Any]) -> Iterable[str]:
 def follow_sweep(sweep: SweepFolder, *, every: float) -> None:
     """Print a line whenever the sweep changes, until the sweep ends."""
     last = ""
+    click.echo(read_sweep(sweep).headline)
     while True:
         report = read_sweep(sweep)
         best = with_error(report.best.score, report.score_error) if report.best else "none yet"

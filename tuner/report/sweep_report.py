@@ -35,6 +35,7 @@ class SweepReport:
     metric: str
     mode: str  # "max" or "min"
     budget: BudgetView | None  # None if the sweep is not private
+    headline: str = ""  # first line of every view: what is claimed, of one search or of all
     subtitle: str = ""  # for example "dplis, tutorial_cnn on cifar10"
     reason: str = ""  # why the sweep ended
     next_commands: tuple[str, ...] = ()

@@ -98,6 +98,7 @@ class PlanText:
     """A plan as text."""
 
     title: str  # name of the experiment
+    claim: str  # first line: what is claimed, of one search or of all
     facts: tuple[tuple[str, str], ...]  # names and values: trials, steps, ε of one trial, noise, time, ...
     tables: tuple[PlanTable, ...] = ()  # comparisons with other modes
     sentence: str = ""  # about the guarantee
@@ -132,7 +133,7 @@ def plan_panel(text: PlanText) -> RenderableType:
         parts += [Text(), Text(text.sentence, style="italic")]
     parts += [Text(f"! {warning}", style="yellow") for warning in text.warnings]
     title = Text.assemble((text.title, "bold"), "  plan")
-    return _Framed(title=title, body=lambda _console, _room: parts, border="blue")
+    return _Framed(first=text.claim, title=title, body=lambda _console, _room: parts, border="blue")
 
 
 def budget_bar(budget: BudgetView, *, width: int) -> Text:
@@ -176,7 +177,7 @@ def summary(report: SweepReport) -> RenderableType:
     def body(console: Console, room: int) -> list[RenderableType]:
         return parts if report.runs_hidden else [_best_table(report, console, room), Text(), *parts]
 
-    return _Framed(title=title, body=body, border="green" if best else "red")
+    return _Framed(first=report.headline, title=title, body=body, border="green" if best else "red")
 
 
 def _score(report: SweepReport) -> str:
@@ -186,13 +187,16 @@ def _score(report: SweepReport) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Framed:
-    """Title and body, which have a frame on a terminal and are plain lines elsewhere."""
+    """Line about the claim, title and body. The last two have a frame on a terminal and are plain lines elsewhere."""
 
+    first: str
     title: Text
     body: Callable[[Console, int], list[RenderableType]]
     border: str
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.first:
+            yield Text(self.first, style="bold")
         if not console.is_terminal:
             yield self.title
             yield from self.body(console, options.max_width)

@@ -18,6 +18,7 @@ from tuner.runner.public import charged_run, resume_public, run_public
 from tuner.runner.run import RunOptions, RunResult
 from tuner.runner.start import continue_sweep, start_sweep
 from tuner.sweep import folder as sweeps
+from tuner.sweep.dataset_cap import set_first_cap
 from tuner.sweep.preflight import check_startable, check_tracking, prepare
 from tuner.sweep.registration import ledger_state, require_origin
 from tuner.sweep.sealed import read_winner
@@ -32,13 +33,25 @@ __all__ = ["RunOptions", "export_command", "resume_sweep", "run_file", "sync_tra
 
 
 def run_file(
-    file: str, overrides: Sequence[str], options: RunOptions, *, resume: bool = False, dry_run: bool = False
+    file: str,
+    overrides: Sequence[str],
+    options: RunOptions,
+    *,
+    resume: bool = False,
+    dry_run: bool = False,
+    cap: str | None = None,
 ) -> int:
-    """Run `tune run` and return its exit code."""
+    """Run `tune run` and return its exit code. `cap` is the value of `--dataset-cap`."""
     if resume and dry_run:
         raise InputError(
             "options-conflict",
             "`--dry-run` cannot be combined with `--resume`. To see the state of a sweep use: tune status",
+        )
+    if cap is not None and (resume or dry_run):
+        raise InputError(
+            "options-conflict",
+            f"`--dataset-cap` cannot be combined with {'`--resume`' if resume else '`--dry-run`'}. To set a cap "
+            "alone use: tune budget set",
         )
     if resume:  # the sweep has its own plan
         wanted = load_experiment(find_file(file)[0], overrides)
@@ -46,6 +59,8 @@ def run_file(
     prepared = prepare(file, overrides, data_dir=options.data_dir)
     check_startable(prepared)
     require_origin(prepared)
+    if cap is not None:
+        set_first_cap(prepared, cap, say=options.say)
     if not options.as_json:
         show_plan(prepared, ledger_state(prepared))
     if dry_run:
@@ -58,6 +73,7 @@ def run_file(
 
 def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out: Path | None) -> int:
     """Run `tune train` and return its exit code. It trains one configuration, charges it, and exports it."""
+    _require_as_exported(find_file(file)[0], options)
     prepared = prepare(file, overrides, data_dir=options.data_dir)
     if not prepared.plan.private:
         raise InputError(
@@ -79,6 +95,21 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
         show_plan(prepared, ledger_state(prepared))
     sweep, ended = start_sweep(prepared, replace(options, next_commands=False))
     return export_command(sweep, out, options) if ended.code == 0 else ended.code
+
+
+def _require_as_exported(file: Path, options: RunOptions) -> None:
+    """Raise an InputError if the file is part of an export and was changed, or if the export's card was changed."""
+    from tuner.privacy.verify.exports import CARD_FILE, EXPERIMENT_FILE, ledger_to_compare, require_unchanged
+
+    if file.name != EXPERIMENT_FILE or not file.with_name(CARD_FILE).is_file():
+        return
+    names = (EXPERIMENT_FILE,)
+    require_unchanged(file.parent, None, names=names)  # first, because the experiment file names the ledger
+    url = load_experiment(file).ledger
+    ledger = ledger_to_compare(url)
+    if ledger is None:
+        options.say(f"the privacy card next to {file} was not compared with its ledger {url}, which cannot be reached")
+    require_unchanged(file.parent, ledger, names=names)
 
 
 def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions, *, by: By | None = None) -> int:

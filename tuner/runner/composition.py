@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from trainables.rungs import checkpoint_path, checkpoint_step
 from tuner.errors import BudgetRefusedError, SweepInterrupted, TunerError
+from tuner.privacy.card.claims import PUBLIC_SEARCH
 from tuner.report.curve_watch import CurveWatch, curves_of_sweep
-from tuner.report.facts import sweep_report, unique_name
+from tuner.report.facts import claim_headline, sweep_report, unique_name
 from tuner.report.text import console, summary, view_console
 from tuner.report.trial_row import TrialRow
 from tuner.report.wording import plural
@@ -93,6 +94,7 @@ def run_open(
                     note=lambda: f"MLflow: {recorder.status()}",
                     console=console(quiet=True) if options.as_json else stack.enter_context(view_console()),
                     quiet=options.quiet,
+                    headline=_headline(prepared, ledger, claim),
                     claim=claim,
                     unit=plan.unit,
                     waiting="" if options.local else "starting Ray …",
@@ -126,6 +128,13 @@ def run_open(
         sweep.write_status(state=state, detail=detail, trials=plan.trials, ended=time.time(), pid=None)
         leave(ledger, sweep, over=state not in RESUMABLE)
     return _conclude(sweep, prepared, ledger, options, study=study, stop=stop, sent=recorder.status(), claim=claim)
+
+
+def _headline(prepared: ReadySearch, ledger: Ledger | None, claim: str) -> str:
+    if claim:
+        return PUBLIC_SEARCH
+    dataset = None if ledger is None else ledger.dataset_state(prepared.owner)
+    return claim_headline(prepared.plan, dataset, ledger=prepared.experiment.ledger)
 
 
 def _trials(study: Study, prepared: ReadySearch) -> tuple[TrialView, ...]:

@@ -107,7 +107,7 @@ def landscape_command(
         "settings": {
             key: value for key, value in asdict(options).items() if key not in {"public_data", "data_dir", "out"}
         },
-        "notes": _notes(options.split),
+        "notes": [*_notes(options.split), *(export.note for export in exports if export.note)],
         "models": models,
     }
     pictures = {"line.svg": svg_text(line_chart(models), "Loss and accuracy along a random direction")}

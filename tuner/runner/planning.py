@@ -7,14 +7,17 @@ import shlex
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from search_spaces.errors import DomainError
+from trainables.data import info
 from trainables.errors import TrainableError
 from tuner.errors import BudgetRefusedError, TunerError
 from tuner.experiment import find_file, load_experiment
 from tuner.plan.comparison import comparison
 from tuner.plan.shapes import rung_steps
+from tuner.report.facts import claim_headline
 from tuner.report.plan_facts import plan_text, plan_warnings, search_facts
 from tuner.report.text import console, plan_panel
 from tuner.study.promotion import each_level
@@ -25,6 +28,7 @@ from tuner.sweep.sweep_study import check_search
 from tuner.sweep.trial_spec import training_spec
 
 if TYPE_CHECKING:
+    from tuner.experiment import Experiment
     from tuner.privacy.ledger.state import DatasetState
 
 __all__ = ["CheckedFile", "check_file", "plan_command", "show_plan"]
@@ -71,13 +75,13 @@ def plan_command(
             else "",
             comparison=modes,
             user=ledger_user(prepared) if dataset is not None else "",
-            set_cap=_set_cap(prepared),
         )
         if refusal is None:
             say(f"next: tune run {file}{''.join(f' --set {shlex.quote(each)}' for each in overrides)}")
     committed = None if dataset is None else {"epsilon": dataset.committed_epsilon, "delta": dataset.committed_delta}
     cap = None if dataset is None or dataset.cap is None else vars(dataset.cap)
     values = {
+        "claim": _headline(prepared, dataset),
         **prepared.plan.as_dict(),
         "comparison": [asdict(row) for row in modes],
         "dataset_committed": committed,
@@ -93,6 +97,7 @@ def show_plan(prepared: ReadySearch, dataset: DatasetState | None, **more: Any) 
     """Print the plan and its warnings. `more` contains further arguments of `tuner.report.plan_facts.plan_text`."""
     words = plan_text(
         prepared.plan,
+        claim=_headline(prepared, dataset),
         source=prepared.source,
         dataset=dataset,
         warnings=_warnings(prepared, dataset),
@@ -103,10 +108,11 @@ def show_plan(prepared: ReadySearch, dataset: DatasetState | None, **more: Any) 
 
 
 def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
-    """Check an experiment file. The file's data set need not be on this machine."""
+    """Check an experiment file, and its own data files if they are on this machine."""
     try:
         path, _ = find_file(name)
         experiment = load_experiment(path, overrides)
+        _check_own_files(experiment)
         check_search(experiment, rung_steps(experiment.search.rungs, _MANY_STEPS))
     except (TunerError, TrainableError, DomainError) as error:
         return CheckedFile(valid=False, text=f"error: {error}")
@@ -114,13 +120,19 @@ def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
     return CheckedFile(valid=True, text=f"{path}: valid", warnings=warnings)
 
 
-def _set_cap(prepared: ReadySearch) -> str:
-    """Return the command that sets the data set's cap in the experiment's ledger."""
-    from tuner.privacy.ledger.stores import default_url
+def _check_own_files(experiment: Experiment) -> None:
+    """Raise a DatasetError if a file of the user's own data cannot be used. No training record is read."""
+    asked = [experiment.dataset_request()]
+    if experiment.mode.searches_public:
+        asked.append(experiment.public_request())
+    for request in asked:
+        if request.path is not None and Path(request.path).exists():
+            info(request)
 
-    url = prepared.experiment.ledger
-    where = "" if url == default_url() else f" --ledger {shlex.quote(url)}"
-    return f"tune budget set {shlex.quote(prepared.owner)} --epsilon E --delta D{where}"
+
+def _headline(prepared: ReadySearch, dataset: DatasetState | None) -> str:
+    owner = prepared.owner if prepared.plan.private else ""
+    return claim_headline(prepared.plan, dataset, ledger=prepared.experiment.ledger, owner=owner)
 
 
 def _warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from tuner.sweep.settings import plan_hash, settings_hash
 from tuner.sweep.status import SweepState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from trainables.data import DatasetRequest
     from tuner.experiment import Experiment
@@ -39,6 +39,7 @@ __all__ = [
     "ledger_state",
     "ledger_user",
     "open_ledger",
+    "refusal_at",
     "refuse_if_charged",
     "require_origin",
     "return_to",
@@ -155,14 +156,21 @@ def dataset_refusal(prepared: ReadySearch, dataset: DatasetState | None) -> Budg
 
     This is a preview. The ledger decides when the search is opened.
     """
-    from tuner.privacy.ledger.admission import admit_search, units_at
-    from tuner.privacy.ledger.division import admit_division
     from tuner.privacy.ledger.ledger import Ledger
 
     if dataset is None:
         return None
-    plan, ledger = prepared.plan, Ledger.open(prepared.experiment.ledger, create=False)
-    for state in (dataset, *map(ledger.dataset_state, prepared.other_blocks)):
+    ledger = Ledger.open(prepared.experiment.ledger, create=False)
+    return refusal_at(prepared, (dataset, *map(ledger.dataset_state, prepared.other_blocks)), user=ledger.user())
+
+
+def refusal_at(prepared: ReadySearch, states: Iterable[DatasetState], *, user: str) -> BudgetRefusedError | None:
+    """Return the error if the search does not fit one of these states, of its data set or of its blocks."""
+    from tuner.privacy.ledger.admission import admit_search, units_at
+    from tuner.privacy.ledger.division import admit_division
+
+    plan = prepared.plan
+    for state in states:
         order = None if state.cap is None else state.cap.order
         try:
             if plan.unit == "user":  # the records are not read before the start, so only a declared key is compared
@@ -173,7 +181,7 @@ def dataset_refusal(prepared: ReadySearch, dataset: DatasetState | None) -> Budg
                 delta=plan.delta,
                 units=units_at(order, plan.training_filter, plan.validation_filter),
                 unit=plan.unit,
-                user=ledger.user(),
+                user=user,
                 what="this search",
             )
         except BudgetRefusedError as error:

@@ -2,14 +2,119 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
+from tuner.privacy.ledger.history import within_cap
 from tuner.privacy.modes import COMPOSITION, Mode
 
 if TYPE_CHECKING:
     from tuner.privacy.ledger.search_budget import BudgetView
+    from tuner.privacy.ledger.state import DatasetState
 
-__all__ = ["budget_sentence", "guarantee_words"]
+__all__ = ["NOTHING_CLAIMED", "PUBLIC_SEARCH", "Total", "budget_sentence", "claim_line", "guarantee_words"]
+
+NOTHING_CLAIMED = "NOT PRIVATE: nothing is claimed and nothing is charged."
+"""First line of a view of a search without privacy."""
+
+PUBLIC_SEARCH = (
+    "Nothing is claimed of this search on records that are declared public. Only its charged run has a claim."
+)
+"""First line of a view of a search on public records."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Total:
+    """What all searches on a data set claim together.
+
+    Attributes:
+        dataset: the ledger's name of the data set.
+        cap: (ε, δ) that the owner allows for all searches together; None without a cap.
+        committed: sums of the ε and of the δ of the searches that count.
+        searches: number of these searches.
+        within: whether the cap holds for what is committed. With a Rényi order it may, although the sums exceed it.
+        void: whether the owner let the records be used without protection, so that no total holds.
+        ledger_option: option that names the ledger, if it is not the default one: `` --ledger URL``.
+    """
+
+    dataset: str
+    cap: tuple[float, float] | None = None
+    committed: tuple[float, float] = (0.0, 0.0)
+    searches: int = 0
+    within: bool = True
+    void: bool = False
+    ledger_option: str = ""
+
+    @classmethod
+    def of_state(cls, state: DatasetState, *, ledger_option: str = "") -> Self:
+        """Return the total of a data set in the ledger."""
+        return cls(
+            ledger_option=ledger_option,
+            dataset=state.dataset,
+            cap=None if state.cap is None else (state.cap.epsilon, state.cap.delta),
+            committed=(state.committed_epsilon, state.committed_delta),
+            searches=sum(search.counts for search in state.searches),
+            within=within_cap(state) is not False,
+            void=bool(state.voids),
+        )
+
+    @classmethod
+    def of_card(cls, budget: Mapping[str, Any]) -> Self:
+        """Return the total that a card states in its section `dataset_budget`."""
+        cap = budget["cap"]
+        return cls(
+            dataset=budget["dataset"],
+            cap=None if cap is None else (cap["epsilon"], cap["delta"]),
+            committed=(budget["committed_epsilon"], budget["committed_delta"]),
+            searches=1 + sum(bool(other["counts"]) for other in budget["other_searches"]),
+            within=budget["within_cap"] is not False,
+            void=bool(budget["void"]),
+        )
+
+    @property
+    def sentence(self) -> str:
+        """What holds for all searches on the data set together, and without a cap how to set one."""
+        so_far = f"{_several(self.searches)} so far, {_amounts(*self.committed)}"
+        if self.void:
+            return f"The TOTAL of {self.dataset} is VOID: its records were used without protection ({so_far})."
+        if self.cap is None:
+            return (
+                f"{self.dataset} has no cap: {so_far} in total, and every search adds to it. To set a cap: tune "
+                f"budget set {shlex.quote(self.dataset)} --epsilon E --delta D{self.ledger_option}"
+            )
+        if not self.within:
+            return f"ALL searches on {self.dataset}: {so_far} in total, above the cap {_amounts(*self.cap)}."
+        if self.committed[0] > self.cap[0] or self.committed[1] > self.cap[1]:
+            so_far = f"{_several(self.searches)} so far, admitted by its Rényi order"
+        return f"ALL searches on {self.dataset} together: at most {_amounts(*self.cap)}, its cap ({so_far})."
+
+
+def claim_line(epsilon: float, delta: float, total: Total | None, *, mode: Mode, unit: str, protected: bool) -> str:
+    """Return the first line of a view: what is claimed, of how much, and what holds for the data set's searches.
+
+    Args:
+        epsilon: ε of the claim.
+        delta: δ of the claim.
+        total: what the searches on the data set claim together; None if no ledger knows the data set.
+        mode: accounting mode of the search.
+        unit: unit of protection, ``record`` or ``user``.
+        protected: whether the guarantee covers validation records too.
+    """
+    capped = total is not None and total.cap is not None
+    what = "charged run" if mode.searches_public else "search"
+    whom = unit if protected else f"training {unit}"
+    claimed = f"Claimed: {_amounts(epsilon, delta)} per {whom}, of {'this' if capped else 'ONE'} {what}."
+    return claimed if total is None else f"{claimed} {total.sentence}"
+
+
+def _several(searches: int) -> str:
+    return "no search" if not searches else "1 search" if searches == 1 else f"{searches} searches"
+
+
+def _amounts(epsilon: float, delta: float) -> str:
+    return f"ε = {epsilon:.10g}, δ = {delta:.10g}"
 
 
 def budget_sentence(budget: BudgetView, *, mode: Mode = COMPOSITION, unit: str = "record") -> str:
@@ -49,6 +154,7 @@ def guarantee_words(
     one = "record, whether it trains or validates" if protected else "training record"
     outside = "Test scores are" if protected else "Validation and test scores are"
     return (
-        f"The guarantee {'will be' if planned else 'is'} the cap: ε = {epsilon:.10g} at δ = {delta:.10g}, add or "
-        f"remove one {'user with all records' if unit == 'user' else one}, for {mode.guarantee}. {outside} outside it."
+        f"The guarantee of ONE search {'will be' if planned else 'is'} its cap: ε = {epsilon:.10g} at "
+        f"δ = {delta:.10g}, add or remove one {'user with all records' if unit == 'user' else one}, for "
+        f"{mode.guarantee}. {outside} outside it."
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner.privacy.card.card import card_hash
+from tuner.privacy.card.claims import Total
 from tuner.privacy.card.sections import SECTIONS
 from tuner.privacy.card.text import (
     counted,
@@ -42,6 +43,8 @@ def render_markdown(card: Mapping[str, Any]) -> str:
     parts = [
         f"# Privacy card: {plain(claim['search'])}",
         f"**{_statement(claim)}.**",
+        f"**Of {'this' if card['dataset_budget']['cap'] else 'ONE'} {_what(card)}.** "
+        f"{plain(Total.of_card(card['dataset_budget']).sentence)}",
         f"**Not covered:** {'; '.join(open_ends)}; what the operator sees (whoever runs the search is trusted); "
         "attacks on floating-point noise and on timing.",
         "## What this means",
@@ -69,6 +72,10 @@ def _statement(claim: Mapping[str, Any]) -> str:
     """Return the sentence that states the claim. Its numbers are written as "ε = …, δ = …"."""
     exact = f"({claim['epsilon']!r}, {claim['delta']!r})-"
     return f"{epsilon_and_delta(claim['epsilon'], claim['delta'])}: {plain(claim['statement']).removeprefix(exact)}"
+
+
+def _what(card: Mapping[str, Any]) -> str:
+    return "charged run" if _mode(card).searches_public else "search"
 
 
 def _mode(card: Mapping[str, Any]) -> Mode:

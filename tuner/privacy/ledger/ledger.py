@@ -124,6 +124,21 @@ class Ledger:
         with self._chain.write() as write:
             write(dataset, "cap", body)
 
+    def set_first_cap(self, dataset: str, epsilon: float, delta: float) -> DatasetCap | None:
+        """Set the cap of a data set that has none, without an order. Return the earlier cap, and then change nothing.
+
+        Of two processes that call it together, one sets the cap and the other gets it.
+        """
+        require_name(dataset, "dataset")
+        require_epsilon(epsilon)
+        require_delta(delta)
+        with self._chain.write() as write:
+            state = write.states.get(dataset)
+            if state is not None and state.cap is not None:
+                return state.cap
+            write(dataset, "cap", {"epsilon": float(epsilon), "delta": float(delta)})
+        return None
+
     def grant(self, dataset: str, user: str, epsilon: float, delta: float) -> None:
         """Set one user's share of the data set's cap.
 

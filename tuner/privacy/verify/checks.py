@@ -19,7 +19,7 @@ from tuner.privacy.verify.differences import clipped, differences, short
 from tuner.privacy.verify.report import Check, Report, not_judged
 from tuner.privacy.verify.second_opinion import second_opinion
 
-__all__ = ["check_card"]
+__all__ = ["check_card", "check_files", "check_page", "check_picture", "check_recorded"]
 
 
 def check_card(
@@ -82,7 +82,8 @@ def _checks(
     yield Check(
         "ledger chain", ok=True, detail=f"every entry has the right hash and follows the ledger's rules{others}"
     )
-    yield _recorded(card, ledger)
+    dataset, search, seq = card["claim"]["dataset"], card["claim"]["search"], card["ledger"]["head_seq"]
+    yield check_recorded(card, ledger)
     state = ledger.state_at(dataset, seq)
     yield _head(card, state)
     yield from _compared(card, state)
@@ -94,14 +95,15 @@ def _checks(
     if now.voids:
         yield Check("the data set's total today", ok=True, detail="; ".join(map(void_text, now.voids)))
     if page is not None:
-        yield _page(card, page)
+        yield check_page(card, page)
     if picture is not None:
-        yield _picture(card, picture)
+        yield check_picture(card, picture)
     if files is not None:
-        yield from _files(card, files)
+        yield from check_files(card, files)
 
 
-def _recorded(card: Mapping[str, Any], ledger: Ledger) -> Check:
+def check_recorded(card: Mapping[str, Any], ledger: Ledger) -> Check:
+    """Compare the card's hash with those that the ledger recorded. Raise `LedgerError` if the search is unknown."""
     name, found = "card hash", card_hash(card)
     known = [digest for digest, _, _ in ledger.search_state(card["claim"]["search"]).cards]
     if found in known:
@@ -149,7 +151,7 @@ def _division(ledger: Ledger, dataset: str) -> Check:
     return Check(name, ok=True, detail="what the ledger stored is what its entries name")
 
 
-def _page(card: Mapping[str, Any], page: str) -> Check:
+def check_page(card: Mapping[str, Any], page: str) -> Check:
     """Compare the page of the card with a page rendered from the card."""
     name, wanted = "card page", render_markdown(card)
     if page == wanted:
@@ -165,7 +167,7 @@ def _page(card: Mapping[str, Any], page: str) -> Check:
     )
 
 
-def _picture(card: Mapping[str, Any], picture: str) -> Check:
+def check_picture(card: Mapping[str, Any], picture: str) -> Check:
     """Compare the picture with one drawn from the card. If they differ, compare only the numbers in the picture.
 
     Another version of matplotlib may draw the same card differently, so a different drawing alone fails no check.
@@ -189,7 +191,8 @@ def _picture(card: Mapping[str, Any], picture: str) -> Check:
     )
 
 
-def _files(card: Mapping[str, Any], files: Mapping[str, str]) -> Iterator[Check]:
+def check_files(card: Mapping[str, Any], files: Mapping[str, str]) -> Iterator[Check]:
+    """Compare the SHA-256 of exported files with those on the card."""
     for name in EXPORTED:
         digest, found = card["exported_files"].get(name), files.get(name)
         if digest is None:

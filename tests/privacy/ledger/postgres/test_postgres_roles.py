@@ -62,7 +62,12 @@ def opened(user: object) -> dict[str, object]:
 
 def test_caps_and_shares_are_set_by_the_owner_alone(ledger: Ledger, trainer: str) -> None:
     other = Ledger.open(trainer, create=False)
-    for use in (lambda: other.set_cap("digits", 99.0, 1e-4), lambda: other.grant("digits", other.user(), 4.0, 1e-5)):
+    uses = (
+        lambda: other.set_cap("digits", 99.0, 1e-4),
+        lambda: other.set_first_cap("without a cap", 99.0, 1e-4),
+        lambda: other.grant("digits", other.user(), 4.0, 1e-5),
+    )
+    for use in uses:
         with raises_code(LedgerError, "ledger-not-owner"):
             use()
     ledger.grant("digits", "somebody", 4.0, 1e-5)  # the control: the owner, whose name is nobody's share

@@ -1,0 +1,305 @@
+"""Inspection of a custom data set for its operator: exact facts about PRIVATE records, without noise.
+
+Nothing in this module may be recorded, uploaded or shown to analysts. Its caller prints to the operator's terminal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainables.data import user_file
+from trainables.data.images import KEYS, Arrays
+from trainables.data.user import check_file
+from trainables.errors import DatasetError
+
+__all__ = ["Finding", "inspect_file"]
+
+Progress = Callable[[str, float], None]
+"""Function that is told what is being read, and the finished fraction of it."""
+
+_ROWS = 4096  # rows that are converted at a time, to save memory
+_LARGE, _WIDE = 10.0, 100.0  # scale of inputs, and ratio of the columns' scales, from which scaling helps training
+_RARE = 0.1  # a class with less than this share of an even split is rare
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Finding about a data set: its level (``refused``, ``warning`` or ``note``), and its meaning with the fix."""
+
+    level: str
+    text: str
+
+
+@dataclass
+class _Part:
+    """Facts about the records of one part, gathered in one pass.
+
+    Attributes:
+        rows: digest of each record's inputs as they are trained on.
+        not_finite: numbers that are not finite, and the records that have one.
+        low, high, total, squares, finite: smallest and largest number of each column, sum, sum of squares, and count.
+    """
+
+    rows: list[bytes]
+    not_finite: tuple[int, int]
+    low: np.ndarray
+    high: np.ndarray
+    total: np.ndarray
+    squares: np.ndarray
+    finite: np.ndarray
+
+
+def inspect_file(path: Path, *, users: bool | None = None, progress: Progress = lambda *_: None) -> dict[str, Any]:
+    """Return exact facts about the records in a file, and findings: what each means for training, and the fix.
+
+    Args:
+        path: the npz file.
+        users: whether users are protected; None if they are protected whenever the file has users.
+        progress: told how far the reading is.
+
+    Raises:
+        DatasetError: the file is missing, damaged, or lacks an array. If it only breaks a rule, the rule is a finding.
+    """
+    headers = user_file.read_headers(path)
+    by_user = "user_train" in headers if users is None else users
+    facts: dict[str, Any] = {
+        "arrays": {name: {"dtype": _kind(head), "shape": list(head.shape)} for name, head in headers.items()},
+        "unit": "user" if by_user else "record",
+    }
+    try:
+        check_file(path, users=by_user)
+        broken = []
+    except DatasetError as error:
+        broken = [Finding("refused", line.removeprefix(f"{path}: ")) for line in error.message.splitlines()]
+    unknown = sorted(headers.keys() - {*KEYS, *user_file.USERS, "classes"})
+    notes = [Finding("note", f"these arrays are not used: {', '.join(unknown)}.")] if unknown else []
+    if user_file.header_problems(headers, users=by_user):  # nothing more can be computed
+        return facts | {"findings": [asdict(each) for each in [*broken, *notes]]}
+    arrays = user_file.load(path, (*KEYS, "classes", *(user_file.USERS if by_user else ())))
+    classes = user_file.classes_of(arrays)
+    if not 2 <= classes <= user_file.MOST_CLASSES:  # they could not be counted
+        return facts | {"findings": [asdict(each) for each in [*broken, *notes]]}
+    parts = {name: _pass(arrays[f"x_{name}"], name, progress) for name in ("train", "test")}
+    found = [
+        *_records(arrays, classes, facts),
+        *_finite(parts, facts),
+        *_labels(arrays, classes, facts),
+        *_columns(arrays, parts, facts),
+        *_duplicates(arrays, parts, facts),
+        *(_users(arrays, facts) if by_user else ()),
+    ]
+    return facts | {"findings": [asdict(each) for each in [*broken, *found, *notes]]}
+
+
+def _kind(head: user_file.Header) -> str:
+    return str(head.dtype.str.lstrip("<>|=") if head.dtype.kind in "US" else head.dtype.name)
+
+
+def _pass(x: np.ndarray, name: str, progress: Progress) -> _Part:
+    """Read all rows once, as float32, as a model would get them."""
+    width = math.prod(x.shape[1:])
+    zeros = np.zeros(width)
+    part = _Part([], (0, 0), zeros + np.inf, zeros - np.inf, zeros, zeros, zeros)
+    scale = np.float32(255) if x.dtype == np.uint8 else np.float32(1)
+    for start in range(0, len(x), _ROWS):
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = x[start : start + _ROWS].reshape(-1, width).astype(np.float32) / scale
+        finite = np.isfinite(rows)
+        bad = ~finite
+        part.not_finite = (part.not_finite[0] + int(bad.sum()), part.not_finite[1] + int(bad.any(axis=1).sum()))
+        part.low = np.minimum(part.low, np.where(finite, rows, np.inf).min(axis=0))
+        part.high = np.maximum(part.high, np.where(finite, rows, -np.inf).max(axis=0))
+        rows = np.where(finite, rows, np.float32(0)) + np.float32(0)  # -0.0 is 0.0
+        exact = rows.astype(np.float64)
+        part.total, part.squares = part.total + exact.sum(axis=0), part.squares + (exact**2).sum(axis=0)
+        part.finite = part.finite + finite.sum(axis=0)
+        part.rows += (hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows)
+        progress(f"x_{name}", min(1.0, (start + _ROWS) / len(x)))
+    return part
+
+
+def _records(arrays: Arrays, classes: int, facts: dict[str, Any]) -> Iterator[Finding]:
+    train, test = len(arrays["y_train"]), len(arrays["y_test"])
+    facts["records"] = {"train": train, "test": test}
+    if not train:
+        yield Finding("warning", "there is no training record, so a model learns only noise.")
+    if len({arrays[f"x_{part}"].dtype == np.uint8 for part in ("train", "test")}) > 1:
+        yield Finding(
+            "warning",
+            "only one of x_train and x_test has bytes (uint8). Bytes are divided by 255 and other numbers are not, so "
+            "test scores mean nothing. Store both with one dtype.",
+        )
+    if "classes" not in arrays:
+        yield Finding(
+            "note",
+            f"classes is not declared, so the public test labels set it ({classes}). Declare classes=... in the file.",
+        )
+
+
+def _finite(parts: dict[str, _Part], facts: dict[str, Any]) -> Iterator[Finding]:
+    facts["not_finite"] = {
+        name: {"numbers": part.not_finite[0], "records": part.not_finite[1]} for name, part in parts.items()
+    }
+    numbers, records = parts["train"].not_finite
+    if numbers:
+        yield Finding(
+            "warning",
+            f"{numbers} numbers in {records} training records are NaN, infinite or too large for float32. Each is "
+            "trained on as 0, silently. Replace missing values by a PUBLIC constant.",
+        )
+
+
+def _labels(arrays: Arrays, classes: int, facts: dict[str, Any]) -> Iterator[Finding]:
+    counts: dict[str, Any] = {}
+    for part in ("train", "test"):
+        y = arrays[f"y_{part}"]
+        inside = y[(y >= 0) & (y < classes)].astype(np.int64)
+        counts[part] = {
+            "lowest": int(y.min()) if y.size else None,
+            "highest": int(y.max()) if y.size else None,
+            "outside": len(y) - len(inside),
+            "counts": np.bincount(inside, minlength=classes).tolist(),
+        }
+    facts["labels"] = {"classes": classes, **counts}
+    outside, each = counts["train"]["outside"], np.asarray(counts["train"]["counts"])
+    if outside:
+        yield Finding(
+            "warning",
+            f"{outside} training records have a label outside 0 to {classes - 1} and are left out, silently. Correct "
+            "the labels, or declare classes=... in the file.",
+        )
+    if not each.sum():
+        return
+    if empty := np.flatnonzero(each == 0).tolist():
+        yield Finding(
+            "warning",
+            f"no training record has the label {_some(empty)}, so the model never learns it. Number the classes "
+            "without gaps, or lower classes=...",
+        )
+    rare = np.flatnonzero((each > 0) & (each < _RARE * each.sum() / classes)).tolist()
+    share = each.max() / each.sum()
+    if rare:
+        yield Finding(
+            "warning",
+            f"the labels are unbalanced: class {_some(rare)} has less than a tenth of an even share. The noise hides "
+            "rare classes first. Merge them, or accept that they are rarely predicted. Weights must be PUBLIC.",
+        )
+    yield Finding(
+        "note",
+        f"the most frequent class has {share:.1%} of the training records: a model that always answers it has this "
+        "accuracy, so only higher scores show learning.",
+    )
+
+
+def _columns(arrays: Arrays, parts: dict[str, _Part], facts: dict[str, Any]) -> Iterator[Finding]:
+    part, count = parts["train"], np.maximum(parts["train"].finite, 1)
+    mean = part.total / count
+    std = np.sqrt(np.maximum(part.squares / count - mean**2, 0))
+    seen = part.finite > 0
+    if not seen.any():
+        return
+    low, high = part.low[seen], part.high[seen]
+    whole = part.total.sum() / part.finite.sum()
+    facts["inputs"] = {
+        "smallest": float(low.min()),
+        "largest": float(high.max()),
+        "mean": float(whole),
+        "std": float(math.sqrt(max(part.squares.sum() / part.finite.sum() - whole**2, 0.0))),
+        "columns": [
+            {"smallest": float(a), "largest": float(b), "mean": float(c), "std": float(d)}
+            for a, b, c, d in zip(part.low, part.high, mean, std, strict=True)
+        ]
+        if arrays["x_train"].ndim == 2 and seen.all()
+        else None,
+    }
+    constant = np.flatnonzero(part.low >= part.high).tolist()
+    facts["constant_columns"] = constant
+    if len(constant) == len(seen):
+        yield Finding("warning", "all training records have the same inputs, so nothing can be learned from them.")
+    elif constant:
+        what = "column" if arrays["x_train"].ndim == 2 else "position"
+        yield Finding(
+            "warning",
+            f"{len(constant)} of {len(seen)} {what}s of x_train are constant ({_some(constant)}): they teach nothing, "
+            "and their weights still get noise. Leave them out.",
+        )
+    size = np.maximum(np.abs(low), np.abs(high))
+    used = size[size > 0]
+    if size.max() > _LARGE or (len(used) and used.max() > _WIDE * used.min() and arrays["x_train"].ndim == 2):
+        yield Finding(
+            "warning",
+            f"the columns' largest absolute values go from {size.min():.4g} to {size.max():.4g}: large inputs have "
+            "large gradients, which are clipped, and small ones drown in the noise. Scale each column to about -1 to 1 "
+            "by PUBLIC constants, such as the limits of the sensor or form; the file's own mean or range is private.",
+        )
+
+
+def _duplicates(arrays: Arrays, parts: dict[str, _Part], facts: dict[str, Any]) -> Iterator[Finding]:
+    rows, labels = parts["train"].rows, arrays["y_train"].tolist()
+    seen: dict[bytes, set[int]] = {}
+    for row, label in zip(rows, labels, strict=True):
+        seen.setdefault(row, set()).add(label)
+    copies, torn = len(rows) - len(seen), sum(len(each) > 1 for each in seen.values())
+    shared = sum(row in seen for row in parts["test"].rows)
+    facts["duplicates"] = {"copies_in_train": copies, "same_inputs_other_label": torn, "test_records_in_train": shared}
+    if copies:
+        yield Finding(
+            "warning",
+            f"{copies} training records are copies of another one's inputs: a person with several copies is protected "
+            "less than ε says. Leave copies out, or protect users (`privacy.unit: user`).",
+        )
+    if torn:
+        yield Finding(
+            "warning",
+            f"{torn} different inputs of x_train have more than one label. Their labels cannot all be learned.",
+        )
+    if shared:
+        yield Finding(
+            "warning",
+            f"{shared} test records have the inputs of a training record: test scores are too good, and scores on them "
+            "are published without protection. Leave them out of one of the two.",
+        )
+
+
+def _users(arrays: Arrays, facts: dict[str, Any]) -> Iterator[Finding]:
+    each = np.unique(arrays["user_train"].astype(str), return_counts=True)
+    counts = np.sort(each[1])
+    others = np.unique(arrays["user_test"].astype(str)) if "user_test" in arrays else None
+    both = 0 if others is None else int(np.isin(each[0], others).sum())
+    facts["users"] = {
+        "train": len(counts),
+        "test": None if others is None else len(others),
+        "in_both": both,
+        "records_per_user": {"fewest": int(counts[0]), "median": float(np.median(counts)), "most": int(counts[-1])}
+        if len(counts)
+        else None,
+    }
+    if both:
+        yield Finding(
+            "warning",
+            f"{both} users of the training are in user_test too: their training records are left out, silently. Give "
+            "every user to one part.",
+        )
+    if others is None:
+        yield Finding(
+            "note",
+            "user_test is missing, so nobody can tell whether a user trains and tests. Add it if users may do both.",
+        )
+    if len(counts):
+        yield Finding(
+            "note",
+            f"a user has {np.median(counts):g} records (median) and at most {counts[-1]}: records above "
+            "`dataset.records_per_user` are not used. Choose that number without this file, for example from the "
+            "design of the study.",
+        )
+
+
+def _some(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:5])) + (", …" if len(numbers) > 5 else "")

@@ -1,0 +1,217 @@
+"""Rules for the file of a custom data set: its arrays, their types and shapes, and its PUBLIC test records.
+
+The rules use the headers of the training arrays and never a training record, so no refusal depends on a record. They
+show no length of a training array, because the number of training records is private.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from trainables.data.images import KEYS, Arrays
+from trainables.errors import DatasetError
+
+__all__ = [
+    "BLOCK",
+    "MOST_CLASSES",
+    "USERS",
+    "Header",
+    "classes_of",
+    "header_problems",
+    "load",
+    "problems_of_test",
+    "read_headers",
+    "refuse",
+]
+
+USERS = ("user_train", "user_test")
+"""Names of the arrays with the users of the records."""
+
+BLOCK = "block_train"
+"""Name of the array with the block of each training record."""
+
+MOST_CLASSES = 100_000  # a model with one output for each class would not fit into memory
+_LABEL_FIX = {
+    "f": "Convert it with .astype(int).",
+    "b": "Convert it with .astype(int).",
+    "U": "Number the classes from 0.",
+    "S": "Number the classes from 0.",
+}
+
+
+class _Typed(Protocol):
+    """Array, or the header of one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the numbers."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """Shape and dtype of an array in a file."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open the file. Every error while reading becomes a DatasetError."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            yield file
+    except FileNotFoundError as error:
+        raise DatasetError("own-file-missing", f"There is no file {path}. Correct dataset.path.") from error
+    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        # Only the error's class is reported, because the message may quote the private file.
+        raise DatasetError(
+            "own-file-format",
+            f"{path} must be an npz file of arrays, without pickled objects (got {type(error).__name__} while reading "
+            "it). Write it with numpy.savez.",
+        ) from error
+
+
+def read_headers(path: Path, needed: Sequence[str] = KEYS) -> dict[str, Header]:
+    """Return the header of every array in the file, by name. No array is read.
+
+    Raises:
+        DatasetError: the file is missing, damaged or no npz file, has pickled objects, or lacks a needed array.
+    """
+    with _opened(path) as file:
+        found = {}
+        for entry in file.infolist():
+            with file.open(entry) as stream:
+                version = np.lib.format.read_magic(stream)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shape, _, dtype = read(stream)
+                if dtype.hasobject or entry.file_size - stream.tell() != math.prod(shape) * dtype.itemsize:
+                    raise ValueError
+                found[entry.filename.removesuffix(".npy")] = Header(shape, dtype)
+    if missing := [key for key in needed if key not in found]:
+        raise DatasetError(
+            "own-file-format",
+            f"{path} has no {', '.join(missing)}. "
+            f"Write it with numpy.savez(path, {', '.join(f'{key}=...' for key in needed)}).",
+        )
+    return found
+
+
+def load(path: Path, keys: Sequence[str]) -> Arrays:
+    """Return the arrays named in `keys` that the file has. Errors are those of `read_headers`."""
+    with _opened(path), np.load(path, allow_pickle=False) as file:
+        return {key: file[key] for key in keys if key in file.files}
+
+
+def refuse(path: Path, problems: Sequence[str]) -> None:
+    """Raise one DatasetError with all problems of a file, or return if there is none."""
+    if problems:
+        raise DatasetError("own-file-arrays", "\n".join(f"{path}: {problem}" for problem in problems))
+
+
+def header_problems(arrays: Mapping[str, _Typed], *, users: bool, blocks: bool = False) -> list[str]:
+    """Return the rules that types and shapes break, one sentence each.
+
+    With `users`, users are protected. With `blocks`, the training records are used by blocks.
+    """
+    found = []
+    for part in ("train", "test"):
+        x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
+        if len(y.shape) != 1 or y.dtype.kind not in "iu":
+            fix = _LABEL_FIX.get(y.dtype.kind, "") if len(y.shape) == 1 else "Write one label for each record."
+            rule = f"`y_{part}` must be a vector of integer labels, which start at 0 (got {_type(y)})."
+            found.append(f"{rule} {fix}".rstrip())
+        if len(x.shape) < 2 or x.dtype.kind not in "fiub" or 0 in x.shape[1:]:
+            found.append(
+                f"`x_{part}` must have numbers, with one row for each record and at least one column (got {_type(x)})."
+            )
+        found += _lengths(f"x_{part}", x, f"y_{part}", y)
+        found += _name_problems(f"user_{part}", arrays, f"y_{part}") if users else []
+    found += _name_problems(BLOCK, arrays, "y_train") if blocks else []
+    shapes = [arrays[key].shape[1:] for key in ("x_train", "x_test")]
+    if shapes[0] != shapes[1]:
+        found.append(
+            f"`x_train` and `x_test` must have records of one shape (got {shapes[0]} and {shapes[1]}). Give both the "
+            "same columns in the same order."
+        )
+    declared = arrays.get("classes")
+    if declared is not None and (declared.shape != () or declared.dtype.kind not in "iu"):
+        found.append(
+            f"`classes` must be a single integer of at least 2 (got {_type(declared)}). Write for example classes=10."
+        )
+    return found
+
+
+def _name_problems(name: str, arrays: Mapping[str, _Typed], labels: str) -> list[str]:
+    names = arrays.get(name)
+    if names is None:
+        return []  # user_test is optional, and `read_headers` asks for the others
+    if len(names.shape) != 1 or names.dtype.kind not in "iuU":
+        return [f"`{name}` must be a vector of integers or strings, one for each label (got {_type(names)})."]
+    return _lengths(name, names, labels, arrays[labels])
+
+
+def _lengths(name: str, one: _Typed, other_name: str, other: _Typed) -> list[str]:
+    if one.shape[:1] == other.shape[:1]:
+        return []
+    shown = "they differ" if name.endswith("train") else f"got {one.shape[:1]} and {other.shape[:1]}"
+    return [
+        f"`{name}` and `{other_name}` must have the same length ({shown}). `tune data check FILE` shows the lengths to "
+        "the operator."
+    ]
+
+
+def _type(array: _Typed) -> str:
+    """Return an array's dtype and the shape of its rows, without its length and that of its longest text."""
+    rows = f"{len(array.shape)} axes" if len(array.shape) < 2 else f"rows of shape {array.shape[1:]}"
+    kind = "text" if array.dtype.kind in "US" else array.dtype.name
+    return f"{kind}, {rows.replace('1 axes', '1 axis')}"
+
+
+def classes_of(arrays: Arrays) -> int:
+    """Return the declared number of classes. If it is not declared, count the classes of the public TEST labels."""
+    declared = arrays.get("classes")
+    if declared is not None:
+        return int(declared)
+    labels = arrays["y_test"]
+    return max(2, int(labels.max()) + 1) if labels.size else 2
+
+
+def problems_of_test(arrays: Arrays, inputs: np.ndarray) -> list[str]:
+    """Return the rules that the test records break, one sentence each. `header_problems` must have found nothing.
+
+    Args:
+        arrays: `y_test`, and `classes` if it is declared.
+        inputs: test inputs as a model would get them.
+    """
+    labels, classes = arrays["y_test"], classes_of(arrays)
+    if not 2 <= classes <= MOST_CLASSES:
+        where = "`classes`" if "classes" in arrays else "the number of classes, which is the largest label + 1,"
+        return [f"{where} must be between 2 and {MOST_CLASSES} (got {classes}). Number the classes from 0."]
+    found = []
+    if not labels.size:
+        found.append("`y_test` must have at least one record (got none).")
+    elif labels.min() < 0 or labels.max() >= classes:
+        worst = labels.min() if labels.min() < 0 else labels.max()
+        found.append(
+            f"`y_test` must contain only labels from 0 to {classes - 1} (got {worst}). Declare classes=... in the file "
+            "if the test labels do not have all classes."
+        )
+    if bad := int((~np.isfinite(inputs)).sum()):
+        found.append(
+            f"`x_test` must contain only finite numbers (got {bad} others). Replace missing values by a constant."
+        )
+    return found
