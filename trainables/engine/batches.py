@@ -40,7 +40,7 @@ def part_samples(inputs: Tensor, *, copies: int) -> int:
     return max(ROWS, _PART_BYTES // (copies * row) // ROWS * ROWS)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, slots=True)
 class BatchSum:
     """Sum of the clipped gradients of the samples of one step.
 

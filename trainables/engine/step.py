@@ -142,8 +142,8 @@ class PrivateStep:
         samples = inputs if users is None else users
         batch = poisson_batch(self._secret, len(samples), self.mechanism.sample_rate).to(inputs.device)
 
-        def gather(part: slice) -> tuple[Tensor, Tensor]:
-            rows, missing = (batch[part], None) if users is None else user_records(users, batch[part])
+        def gather(part: Tensor) -> tuple[Tensor, Tensor]:
+            rows, missing = (part, None) if users is None else user_records(users, part)
             x, y = inputs.index_select(0, rows), targets.index_select(0, rows)
             if missing is not None:
                 y.masked_fill_(missing, IGNORED)
@@ -151,10 +151,9 @@ class PrivateStep:
 
         size = 1 if users is None else users.shape[1]
         most = part_samples(inputs, copies=size * self._views)
-        parts = (gather(slice(start, start + most)) for start in range(0, max(len(batch), 1), most))
-        gradient = self._gradient(
-            theta, parts, whole=len(batch) <= most, learning_rate=learning_rate, records_per_sample=size
-        )
+        whole = len(batch) <= most
+        parts = map(gather, (batch,) if whole else torch.split(batch, most))
+        gradient = self._gradient(theta, parts, whole=whole, learning_rate=learning_rate, records_per_sample=size)
         direction = self._update.direction(self._stages.postprocess(gradient))
         return decoupled_decay(
             theta, direction, learning_rate=learning_rate, weight_decay=self._stages.decoupled_weight_decay
