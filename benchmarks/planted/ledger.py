@@ -198,8 +198,8 @@ FAULTS: tuple[Fault, ...] = (
         name="division-forgotten-with-its-search",
         breaks="the division of a search goes uncompared once another search, which stored it, counts no more",
         file="tuner/privacy/ledger/ledger.py",
-        old="known = known_pairs(state, write.division, charged=True)",
-        new="known = known_pairs(state, write.division)",
+        old="np.setdiff1d(division.pairs, charged, ",
+        new="np.setdiff1d(division.pairs, known, ",
         test="tests/privacy/ledger/test_division.py"
         "::test_only_what_no_charged_search_has_is_stored_and_nothing_is_forgotten",
     ),

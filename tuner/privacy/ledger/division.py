@@ -121,24 +121,33 @@ def compatible(known: np.ndarray, pairs: np.ndarray) -> bool:
     return bool((agreeing == np.minimum(of_ours[at_ours], of_theirs[at_theirs])).all())
 
 
-def known_pairs(state: DatasetState | None, rows: _Rows, *, but: str = "", charged: bool = False) -> np.ndarray:
-    """Return the pairs of all searches that count, or only of those that were charged and so count for ever.
+def known_pairs(state: DatasetState | None, rows: _Rows, *, but: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """Return the sorted, distinct pairs of all searches that count, and those of the searches that were charged.
+
+    A charged search counts for ever; another one counts until it is closed.
 
     Args:
         state: state of the data set; None if it has no entry.
         rows: function that returns the stored pairs of a search.
         but: name of a search that is left out.
-        charged: whether searches that were not charged yet are left out.
 
     Raises:
         LedgerCorruptError: the stored pairs of a search are missing, or are not those that its entry names.
     """
-    found = [np.empty(0, _PAIR)]
+    charged: list[np.ndarray] = []
+    others: list[np.ndarray] = []
     for search in state.searches if state is not None else ():
-        included = search.touched if charged else search.counts
-        if included and search.search != but and search.division is not None and search.division.stored is not None:
-            found.append(_stored(search, rows))
-    return np.unique(np.concatenate(found))
+        stored = search.division is not None and search.division.stored is not None
+        if stored and search.counts and search.search != but:
+            (charged if search.touched else others).append(_stored(search, rows))
+    always = _union(charged)
+    return _union([always, *others]), always
+
+
+def _union(parts: list[np.ndarray]) -> np.ndarray:
+    # The stable sort merges sorted parts in linear time. This runs while all other writers of the ledger wait.
+    pairs = np.sort(np.concatenate([np.empty(0, _PAIR), *parts]), kind="stable")
+    return pairs[np.append(True, pairs[1:] != pairs[:-1])] if len(pairs) else pairs
 
 
 def basis(state: DatasetState) -> str | None:

@@ -404,7 +404,7 @@ class Ledger:
                         f"Search {search!r} can be reopened only with the division of records among users with which "
                         "it was opened. Give the same (record, user) pairs.",
                     )
-                known = known_pairs(write.states.get(state.dataset), write.division, but=search)
+                known, _ = known_pairs(write.states.get(state.dataset), write.division, but=search)
                 require_compatible(known, division.pairs, state.dataset)
             for each in (*(mirror for mirror in mirrors_of(write.states, state) if not mirror.begun), state):
                 units = units_at(write.order(each.dataset), state.filter, validation)
@@ -513,10 +513,10 @@ def _entered(write: Write, dataset: str, search: str, division: Division) -> dic
     state = write.states.get(dataset)
     if division.user_key is not None:
         return division.named.body()
-    require_compatible(known_pairs(state, write.division), division.pairs, dataset)
-    # A search that was not charged may stop to count, and its pairs with it. So they do not make others' redundant.
-    known = known_pairs(state, write.division, charged=True)
-    content = np.setdiff1d(division.pairs, known, assume_unique=True).tobytes()
+    known, charged = known_pairs(state, write.division)
+    require_compatible(known, division.pairs, dataset)
+    # A search that was not charged may stop counting, and its pairs with it. So they make no others redundant.
+    content = np.setdiff1d(division.pairs, charged, assume_unique=True).tobytes()
     write.store_division(search, content)
     return replace(division.named, stored=hashlib.sha256(content).hexdigest()).body()
 
