@@ -389,7 +389,7 @@ def test_a_damaged_data_set_is_refused_by_itself_and_its_records_and_names_stay_
     lease_and_close(again, "third")
     assert again.has_search("second")
     search: dict[str, Any] = {"filter": TRAINING_STEPS, "epsilon": 4.0, "delta": 1e-5}
-    with raises_code(BudgetRefusedError, "dataset-known-otherwise"):
+    with raises_code(BudgetRefusedError, "records-not-admitted"):
         again.open_search("elsewhere", "fourth", fingerprint="sha256:digits", **search)
     with raises_code(LedgerError, "search-name-taken"):
         again.open_search("elsewhere", "second", **search)
