@@ -96,9 +96,7 @@ def planned_guesses(*, canaries: int, separation: float, delta: float, confidenc
         threshold = _threshold(guesses / canaries, separation)
         entered, other = (normal.cdf(sign * separation / 2 - threshold) for sign in (1, -1))
         right = int(guesses * entered / (entered + other)) if entered + other > 0 else guesses
-        bound = epsilon_lower_bound(
-            canaries=canaries, guesses=guesses, right=right, delta=delta, confidence=confidence
-        )
+        bound = epsilon_lower_bound(canaries=canaries, guesses=guesses, right=right, delta=delta, confidence=confidence)
         if bound > best:
             best, found = bound, guesses
     return found

@@ -55,7 +55,11 @@ class WatchedTraining(PrivateTraining):
     """Private training whose noised gradients are shown to `watch`. Everything shown is covered by the claim."""
 
     def __init__(
-        self, spec: TrainingSpec, canaries: Canaries, entered: Tensor, watch: Callable[[WatchedTraining, Observation], None]
+        self,
+        spec: TrainingSpec,
+        canaries: Canaries,
+        entered: Tensor,
+        watch: Callable[[WatchedTraining, Observation], None],
     ) -> None:
         super().__init__(spec, NoCharge(), splits=canaries.splits(entered))
         step = self._private_step

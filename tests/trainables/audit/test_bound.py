@@ -97,6 +97,13 @@ def test_on_the_gaussian_mechanism_the_bound_is_below_epsilon_and_not_idle(devia
 def test_numbers_out_of_range_are_refused() -> None:
     legal = {"canaries": 10, "guesses": 6, "right": 4, "delta": 0.0}
     assert epsilon_lower_bound(**legal) == 0.0  # type: ignore[arg-type]
-    for wrong in ({"right": 7}, {"guesses": 11}, {"right": -1}, {"delta": 1.0}, {"delta": float("nan")}, {"confidence": 1}):
+    for wrong in (
+        {"right": 7},
+        {"guesses": 11},
+        {"right": -1},
+        {"delta": 1.0},
+        {"delta": float("nan")},
+        {"confidence": 1},
+    ):
         with raises_code(HyperparameterError, "audit-number-invalid"):
             epsilon_lower_bound(**(legal | wrong))  # type: ignore[arg-type]
