@@ -82,8 +82,8 @@ EXPLANATIONS: dict[str, str] = {
     ),
     "generator-key-invalid": "The key of the secret generator must be 32 bytes from the operating system.",
     "audit-number-invalid": (
-        "An audit needs a δ and a confidence below 1, and at most as many guesses as canaries. Change the number as the "
-        "message says."
+        "An audit needs a δ and a confidence below 1, and at most as many guesses as canaries. Change the number "
+        "that the message names."
     ),
     # running a trial
     "device-missing": "The device is cuda, but torch finds no GPU. Use auto or cpu, or a machine with a GPU.",

@@ -8,7 +8,7 @@ from math import sqrt
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, jvp
+from torch.func import functional_call
 
 from trainables.audit.bound import CONFIDENCE, epsilon_lower_bound, planned_guesses
 from trainables.audit.canaries import Canaries
@@ -18,8 +18,6 @@ from trainables.engine.objective import Points
 from trainables.training import PrivateTraining, TrainingSpec
 
 __all__ = ["AuditResult", "Observation", "WatchedTraining", "audit_run", "expected_separation", "scores"]
-
-_NUDGE = 1e-3  # relative step of finite differences
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,11 +69,6 @@ class WatchedTraining(PrivateTraining):
 
         step._stages = replace(step._stages, postprocess=watched)
 
-    @property
-    def network(self) -> nn.Module:
-        """The model, whose parameters are not those of the current step."""
-        return self._model
-
     def clip_weights(self, theta: Tensor, canaries: Canaries) -> tuple[Tensor, Tensor]:
         """Return each canary's clip factor and the length of its clipped gradient at θ, both of shape (m,), float64."""
         weights, lengths = [], []
@@ -94,15 +87,13 @@ class WatchedTraining(PrivateTraining):
             logits = functional_call(self._model, self._layout.views(theta), (canaries.inputs,))
             return nn.functional.cross_entropy(logits, canaries.targets, reduction="none")
 
-        theta, direction = observed.theta, observed.gradient
-        try:
-            with torch.no_grad():
-                _, found = jvp(losses, (theta,), (direction,))
-        except (RuntimeError, NotImplementedError):  # a layer without forward-mode derivatives
-            reach = _NUDGE * (1.0 + float(theta.norm())) / max(float(direction.norm()), 1e-30)
-            with torch.no_grad():
-                ahead, behind = (losses(theta + sign * reach * direction).double() for sign in (1, -1))
-            found = (ahead - behind) / (2 * reach)
+        # The derivative of Σ_j w_j g_j along g̃ with respect to w has the products as entries.
+        theta, direction = observed.theta.clone().requires_grad_(), observed.gradient
+        with torch.enable_grad():
+            each = losses(theta)
+            weights = torch.ones_like(each, requires_grad=True)
+            (total,) = torch.autograd.grad(each, theta, grad_outputs=weights, create_graph=True)
+            (found,) = torch.autograd.grad(total, weights, grad_outputs=direction)
         return found.double().nan_to_num(posinf=0.0, neginf=0.0)
 
 
@@ -171,8 +162,8 @@ def scores(spec: TrainingSpec, canaries: Canaries, entered: Tensor) -> Tensor:
 
     training = WatchedTraining(spec, canaries, entered, watch)
     training.run_to(spec.steps)
-    found = spec.batch_size * total
+    found = spec.batch_size * total / (squares.sqrt() + 1e-12)
     for label in canaries.targets.unique():  # canaries with one label have a part of their gradients in common
         same = canaries.targets == label
         found[same] -= found[same].median()
-    return found / (squares.sqrt() + 1e-12)
+    return found
