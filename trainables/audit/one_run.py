@@ -163,7 +163,9 @@ def scores(spec: TrainingSpec, canaries: Canaries, entered: Tensor) -> Tensor:
     training = WatchedTraining(spec, canaries, entered, watch)
     training.run_to(spec.steps)
     found = spec.batch_size * total / (squares.sqrt() + 1e-12)
-    for label in canaries.targets.unique():  # canaries with one label have a part of their gradients in common
+    for label in sorted(
+        set(canaries.targets.tolist())
+    ):  # canaries with one label have a part of their gradients in common
         same = canaries.targets == label
         found[same] -= found[same].median()
     return found

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from trainables.audit.hostile import hostile_inputs, random_inputs
+from trainables.engine.gaussian import Words
 from trainables.engine.layout import Layout
 from trainables.engine.per_sample import PerSampleSource
-from trainables.engine.random import Generator, Words
+from trainables.engine.random import Generator
 from trainables.engine.step import Mechanism, PrivateStep
 from trainables.engine.sums import blocks_for
 from trainables.engine.update import Sgd
