@@ -1,4 +1,4 @@
-"""`tune audit`: a user's own training is tried on made-up records; private ones are not read, and nothing is charged."""
+"""`tune audit`: a user's own training is tried on made-up records; no private one is read, nothing charged."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_a_users_own_training_is_audited_without_a_record_or_a_charge(bare: Tune
 @pytest.mark.usefixtures("sealed_records")
 def test_a_training_with_too_little_noise_is_found(bare: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainables.engine.step, "add_noise", lambda clipped, *, dtype, **_: clipped.to(dtype))
-    file = bare.write(trainable__model="mlp_64", trainable__batch_size=128)
-    said = bare("audit", file, "--steps", "1", "--json", code=1).json
+    file = bare.write()
+    said = bare("audit", file, "--json", code=1).json
     assert said["ok"] is False
     assert said["canaries"]["epsilon_at_least"] > said["claim"]["epsilon"]
 

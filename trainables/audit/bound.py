@@ -11,7 +11,7 @@ r must be chosen before the run. The bound is the smallest ε for which this pro
 
 from __future__ import annotations
 
-from math import erfc, exp, inf, sqrt
+from math import erfc, exp, inf, log, log1p, sqrt
 from statistics import NormalDist
 from typing import Final
 
@@ -27,6 +27,7 @@ CONFIDENCE: Final = 0.95
 
 _LARGEST: Final = 64.0  # e^-64 is below the rounding of 1: no audit of fewer than 10^16 canaries can show more
 _HALVINGS: Final = 60
+_FEWEST: Final = 64  # guesses, where there are as many canaries
 
 
 def probability_of_guesses(*, canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
@@ -82,16 +83,24 @@ def epsilon_lower_bound(
     return low
 
 
-def planned_guesses(*, canaries: int, separation: float, delta: float, confidence: float = CONFIDENCE) -> int:
+def planned_guesses(
+    *, canaries: int, separation: float, delta: float, confidence: float = CONFIDENCE, claim: float = 0.0
+) -> int:
     """Return the even number of guesses that promises the largest bound, before the run.
+
+    With a `claim`, there are enough guesses for a bound above the claim if all of them are right, or as many as there
+    are canaries. Otherwise an audit of a training without noise might find nothing.
 
     The scores of canaries that entered and of those that did not are expected to be normal, with variance 1 and means
     that differ by `separation`. The highest half of the guesses are "entered", the lowest half are "did not". A wrong
     expectation costs strength and not validity.
     """
-    normal, best, found = NormalDist(), -inf, 2
+    normal, best, found = NormalDist(), -inf, canaries // 2 * 2
+    share_right = exp(-log1p(exp(-claim)))  # of right guesses that the claim allows
+    refuting = 1.5 * log(1.0 - confidence) / log(share_right) if share_right < 1 else inf
+    fewest = min(canaries // 2 * 2, max(_FEWEST, refuting))
     for guesses in sorted({max(2, 2 * round(canaries * share / 2)) for share in np.geomspace(0.02, 1.0, 40)}):
-        if guesses > canaries:
+        if not fewest <= guesses <= canaries:
             continue
         threshold = _threshold(guesses / canaries, separation)
         entered, other = (normal.cdf(sign * separation / 2 - threshold) for sign in (1, -1))

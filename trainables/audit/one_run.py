@@ -113,7 +113,7 @@ def audit_run(
     delta: float,
     generator: torch.Generator | None = None,
     confidence: float = CONFIDENCE,
-    separation: float | None = None,
+    claim: float = 0.0,
 ) -> AuditResult:
     """Train once on a random half of the canaries, guess which half, and return the bound.
 
@@ -123,10 +123,15 @@ def audit_run(
         delta: δ of the claim.
         generator: chooses the half; None for the generator of the operating system.
         confidence: probability with which the bound is not above the true ε.
-        separation: expected strength, from which the number of guesses is planned before the run.
+        claim: ε that the training claims. There are enough guesses to refute it.
     """
-    expected = expected_separation(spec) if separation is None else separation
-    guesses = planned_guesses(canaries=len(canaries), separation=expected, delta=delta, confidence=confidence)
+    guesses = planned_guesses(
+        canaries=len(canaries),
+        separation=expected_separation(spec),
+        delta=delta,
+        confidence=confidence,
+        claim=claim,
+    )
     if generator is None:
         generator = torch.Generator()
         generator.seed()

@@ -27,7 +27,7 @@ def canary_task(
     method: str,
     *,
     canaries: int,
-    noise_multiplier: float = 2.0,
+    noise_multiplier: float = 3.0,
     sample_rate: float = 0.5,
     steps: int = 20,
     **changes: Any,  # noqa: ANN401 - fields of `TrainingSpec`

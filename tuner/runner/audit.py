@@ -17,7 +17,7 @@ from tuner.sweep.trial_spec import training_spec
 __all__ = ["audit_command", "audit_text"]
 
 _SAMPLE_RATE: Final = 0.5
-_NOISE: Final = 2.0
+_NOISE: Final = 4.0
 _FEWEST: Final = 32
 _RANDOM_RECORDS: Final = 40
 
@@ -75,7 +75,7 @@ def audit_command(
             score_noise=None,
             device="cpu",
         )
-        found = audit_run(spec, records, delta=plan.delta)
+        found = audit_run(spec, records, delta=plan.delta, claim=claim)
         moved = _sensitivity(prepared, parameters)
     return {
         "experiment": prepared.experiment.name,
@@ -138,8 +138,8 @@ def audit_text(values: dict[str, Any]) -> str:
     bound = found["epsilon_at_least"]
     lines = [
         f"audit of {values['method']} with {values['model']}, on made-up records; nothing was charged",
-        f"  claim of the audited run    ε = {claim['epsilon']:.3g} at δ = {claim['delta']:g} ({how['steps']} steps, sample "
-        f"rate {how['sample_rate']:g}, noise {how['noise_multiplier']:g})",
+        f"  claim of the audited run    ε = {claim['epsilon']:.3g} at δ = {claim['delta']:g} ({how['steps']} steps, "
+        f"sample rate {how['sample_rate']:g}, noise {how['noise_multiplier']:g})",
         f"  lower bound of its true ε   {bound:.3g} ({found['right']} of {found['guesses']} guesses right, confidence "
         f"{found['confidence']:.0%})",
         f"  sensitivity                 one {moved['unit']} more moves the clipped sum by at most "
