@@ -86,14 +86,14 @@ def epsilon_lower_bound(
 def planned_guesses(
     *, canaries: int, separation: float, delta: float, confidence: float = CONFIDENCE, claim: float = 0.0
 ) -> int:
-    """Return the even number of guesses that promises the largest bound, before the run.
+    """Return the number of guesses that promises the largest bound, before the run.
 
     With a `claim`, there are enough guesses for a bound above the claim if all of them are right, or as many as there
     are canaries. Otherwise an audit of a training without noise might find nothing.
 
     The scores of canaries that entered and of those that did not are expected to be normal, with variance 1 and means
-    that differ by `separation`. The highest half of the guesses are "entered", the lowest half are "did not". A wrong
-    expectation costs strength and not validity.
+    that differ by `separation`. The auditor guesses where the score is farthest from the middle. A wrong expectation
+    costs strength and not validity.
     """
     normal, best, found = NormalDist(), -inf, canaries // 2 * 2
     share_right = exp(-log1p(exp(-claim)))  # of right guesses that the claim allows

@@ -137,23 +137,22 @@ def audit_run(
         generator.seed()
     entered = torch.rand(len(canaries), generator=generator) < 0.5
     found = scores(spec, canaries, entered)
-    order = found.argsort()
-    half = guesses // 2
-    right = int((~entered[order[:half]]).sum()) + int(entered[order[len(order) - half :]].sum())
+    guessed = found.abs().argsort(descending=True)[:guesses]
+    right = int(((found > 0) == entered)[guessed].sum())
     return AuditResult(
         canaries=len(canaries),
-        guesses=2 * half,
+        guesses=guesses,
         right=right,
         delta=delta,
         confidence=confidence,
         epsilon_at_least=epsilon_lower_bound(
-            canaries=len(canaries), guesses=2 * half, right=right, delta=delta, confidence=confidence
+            canaries=len(canaries), guesses=guesses, right=right, delta=delta, confidence=confidence
         ),
     )
 
 
 def scores(spec: TrainingSpec, canaries: Canaries, entered: Tensor) -> Tensor:
-    """Return the score of each canary, shape (m,): how far the noised gradients went along its clipped gradient.
+    """Return the score of each canary, shape (m,); above 0 if the noised gradients went along its clipped gradient.
 
     The score of a canary is computed from what the training shows and from the canary, never from `entered`.
     """
@@ -167,10 +166,12 @@ def scores(spec: TrainingSpec, canaries: Canaries, entered: Tensor) -> Tensor:
 
     training = WatchedTraining(spec, canaries, entered, watch)
     training.run_to(spec.steps)
-    found = spec.batch_size * total / (squares.sqrt() + 1e-12)
+    length = squares.sqrt() + 1e-12
+    # A canary that entered adds its clipped gradient to a share q of the batches, so half of that is the middle.
+    found = spec.batch_size * total / length - spec.sample_rate / 2 * length
     for label in sorted(
         set(canaries.targets.tolist())
     ):  # canaries with one label have a part of their gradients in common
         same = canaries.targets == label
-        found[same] -= found[same].median()
+        found[same] -= found[same].mean()
     return found

@@ -59,7 +59,7 @@ def test_a_planted_fault_shows_more_than_the_claim(tmp_path: Path, fault: str, m
 
 
 def test_the_score_never_looks_at_who_entered(tmp_path: Path) -> None:
-    """The same released gradients give the same scores, whoever entered."""
+    """Who entered has the higher score, and the same released gradients give the same scores."""
     spec, records = canary_task(tmp_path, "dp_sgd", canaries=256, parameters={"learning_rate": 0.01}, **KNOWN)
     entered = torch.arange(256) % 4 < 2
     before = scores(spec, records, entered)
