@@ -20,6 +20,8 @@ CANARY_SET: Final = "audit-canaries"
 
 _SIZE: Final = 100.0  # far from ordinary records, so that the clip shortens every gradient to C
 
+_ENOUGH: Final = 64  # canaries with an entry of their own
+
 
 @dataclass(frozen=True, kw_only=True)
 class Canaries:
@@ -48,10 +50,11 @@ class Canaries:
 def one_hot_canaries(*, input_shape: tuple[int, ...], classes: int, most: int) -> Canaries:
     """Return up to `most` canaries: one large entry each, at another place or with another label.
 
-    In a linear model, canaries with different entries have orthogonal gradients of the weights.
+    In a linear model, canaries with different entries have orthogonal gradients of the weights. Canaries with the same
+    entry and another label disturb each other, so they are used for small inputs only.
     """
     places = prod(input_shape)
-    count = min(most, places * max(1, classes // 2))
+    count = min(most, places if places >= _ENOUGH else places * max(1, classes // 2))
     index = torch.arange(count)
     inputs = torch.zeros(count, places)
     inputs[index, index % places] = _SIZE
