@@ -40,6 +40,13 @@ def test_the_bound_is_below_the_claim_and_above_a_tenth_of_it(
     assert claim / 10 < found.epsilon_at_least <= claim
 
 
+def test_the_bound_of_a_small_claim_is_below_it(tmp_path: Path) -> None:
+    """The audit that planted faults of the noise and of the sampling must not pass."""
+    claim = epsilon(SampledGaussian(0.1, 4.0), 20, DELTA)
+    found = audited(tmp_path, "dp_sgd", sample_rate=0.1, noise_multiplier=4.0, claim=claim)
+    assert found.epsilon_at_least <= claim
+
+
 @pytest.mark.parametrize("fault", ["none", "a tenth of the noise", "sampled always", "clip ten times as long"])
 def test_a_planted_fault_shows_more_than_the_claim(tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = SampledGaussian(0.1, 4.0)
