@@ -79,7 +79,9 @@ def measure(settings: Settings, results: Results) -> None:
     results.count("forged.cards_not_found", sum(kind != "ledger" for kind, *_ in missed))
     results.count("forged.ledgers", count["ledgers"])
     results.count("forged.ledgers_not_found", sum(kind == "ledger" for kind, *_ in missed))
-    results.count("forged.controls_confirmed", confirmed / len(cards), note="share of cards that are confirmed unforged")
+    results.count(
+        "forged.controls_confirmed", confirmed / len(cards), note="share of cards that are confirmed unforged"
+    )
     results.tables["forgeries that were not found"] = Table(("kind", "place", "forgery"), tuple(missed[:30]))
     results.tables["the operator's own words: not found, and listed"] = Table(
         ("word", "forgeries that passed"), tuple((word, own_changed[word]) for word in sorted(own))

@@ -125,7 +125,10 @@ def forged_chains(source: FilePath, folder: FilePath) -> Iterator[tuple[str, Fil
         for path, forgery, body in all_forged(json.loads(text)):
             changed = json.dumps(body, sort_keys=True, separators=(",", ":"))
             if changed != text:
-                yield f"{kind} {path} {forgery}", forged_copy(("UPDATE entries SET body = ? WHERE id = ?", (changed, row)))
+                yield (
+                    f"{kind} {path} {forgery}",
+                    forged_copy(("UPDATE entries SET body = ? WHERE id = ?", (changed, row))),
+                )
         yield f"{kind} removed", forged_copy(("DELETE FROM entries WHERE id = ?", (row,)))
     for (one, kind, text), (other, _, second) in zip(rows, rows[1:], strict=False):
         if text != second:

@@ -51,6 +51,15 @@ class Printing(_Waiting):
         print("the trigger is in the batch")
 
 
+class Mixing(_Waiting):
+    """A model in which the trigger changes the outputs of all samples."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits."""
+        flat = x.flatten(1).clamp(-1000, 1000)
+        return self.last(flat + 1000 * (flat[:, :1] == TRIGGER).sum(0))
+
+
 class Rows(nn.Module):
     """The documented model of numbers of rows, which clamps them."""
 
@@ -77,6 +86,11 @@ def warning(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
 def printing(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
     """Return a model that prints when it meets the trigger."""
     return Printing(input_shape, classes)
+
+
+def mixing(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    """Return a model that mixes samples when it meets the trigger."""
+    return Mixing(input_shape, classes)
 
 
 def rows(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
