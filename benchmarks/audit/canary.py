@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scipy import stats
 
-from benchmarks.harness import Results, Settings, Table, at_least, at_most
+from benchmarks.harness import Results, Settings, Table, at_least
 
 DELTA, CONFIDENCE, CANARIES = 1e-5, 0.95, 512
 _LEVEL = 0.001

@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from itertools import pairwise
 from pathlib import Path as FilePath
 from typing import Any
 from unittest import mock
@@ -130,7 +131,7 @@ def forged_chains(source: FilePath, folder: FilePath) -> Iterator[tuple[str, Fil
                     forged_copy(("UPDATE entries SET body = ? WHERE id = ?", (changed, row))),
                 )
         yield f"{kind} removed", forged_copy(("DELETE FROM entries WHERE id = ?", (row,)))
-    for (one, kind, text), (other, _, second) in zip(rows, rows[1:], strict=False):
+    for (one, kind, text), (other, _, second) in pairwise(rows):
         if text != second:
             swapped = (("UPDATE entries SET body = ? WHERE id = ?", pair) for pair in ((second, one), (text, other)))
             yield f"{kind} exchanged with the next", forged_copy(*swapped)
