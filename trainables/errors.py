@@ -51,10 +51,6 @@ EXPLANATIONS: dict[str, str] = {
         "The output of the model for one sample depends on other samples, so clipping cannot bound the effect of one "
         "record. Use layers that treat every sample alone, such as GroupNorm."
     ),
-    "sensitivity-exceeded": (
-        "Before a search, one made-up record is put into a batch, and the sum of the clipped gradients must move by at "
-        "most the clipping norm. With this model it moved further. Compute every sample alone, whatever the others are."
-    ),
     "running-statistics": "The layer stores statistics of the records without noise. Set track_running_stats=False.",
     "layer-draws-random": "The layer draws random numbers that no checkpoint stores. Set its dropout to 0.",
     "samples-axis-missing": (
@@ -65,6 +61,10 @@ EXPLANATIONS: dict[str, str] = {
     "gradients-not-per-sample": (
         "The per-sample gradients of this model do not agree with autograd on public random inputs. A model must "
         "compute every sample alone, in the same way at every call."
+    ),
+    "sensitivity-exceeded": (
+        "Before a search, one made-up record is put into a batch, and the sum of the clipped gradients must move by at "
+        "most the clipping norm. With this model it moved further. Compute every sample alone, whatever the others are."
     ),
     "mixed-precision-unsupported": (
         "Mixed precision needs layers with a rule for per-sample gradients. Use `precision: float32`."
@@ -81,10 +81,6 @@ EXPLANATIONS: dict[str, str] = {
         "sampling. Let take() draw the batch, or use sample_rate 1."
     ),
     "generator-key-invalid": "The key of the secret generator must be 32 bytes from the operating system.",
-    "audit-number-invalid": (
-        "An audit needs a δ and a confidence below 1, and at most as many guesses as canaries. Change the number "
-        "that the message names."
-    ),
     # running a trial
     "device-missing": "The device is cuda, but torch finds no GPU. Use auto or cpu, or a machine with a GPU.",
     "checkpoint-without-average": (
@@ -126,6 +122,10 @@ EXPLANATIONS: dict[str, str] = {
     # the loss around a model
     "records-empty": "The loss needs at least one record, and a label for each record.",
     "parameters-not-finite": "The model has NaN or infinite parameters, or its loss is not finite.",
+    "audit-number-invalid": (
+        "An audit needs a δ and a confidence below 1, and at most as many guesses as canaries. Change the number "
+        "that the message names."
+    ),
     "filters-missing": "Filter normalisation needs a weight with two or more dimensions that is not zero everywhere.",
 }
 """Error code → its meaning, the reason, and the fix, in one to three sentences."""
