@@ -21,7 +21,7 @@ import numpy as np
 import yaml
 
 from benchmarks.audit.models import TRIGGER
-from benchmarks.audit.state import masked
+from benchmarks.audit.state import forget_records, masked
 from benchmarks.harness import Results, Settings, Table, at_most
 
 BARS = {"breaks.open": at_most(0), "breaks.controls_failed": at_most(0)}
@@ -62,10 +62,9 @@ class Bench:
         """Run a command."""
         from click.testing import CliRunner
 
-        from trainables import data
         from tuner.cli.app import cli
 
-        data.load_records.cache_clear()
+        forget_records()
         with contextlib.chdir(self.folder), warnings.catch_warnings():
             warnings.simplefilter("always")
             done = CliRunner().invoke(cli, words)
