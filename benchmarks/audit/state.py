@@ -160,13 +160,12 @@ def shown_by_trial(folder: Path, file: Path, model: str, *, users: bool = False,
 
 
 def forget_records() -> None:
-    """Empty the cache of records, which may be inside of a wall."""
+    """Empty the caches of records, so that a file that was written anew is read anew."""
     from trainables import data
 
-    load: Any = data.load_records
-    while not hasattr(load, "cache_clear"):
-        load = load.__wrapped__
-    load.cache_clear()
+    for each in vars(data).values():
+        if hasattr(each, "cache_clear"):
+            each.cache_clear()
 
 
 @contextlib.contextmanager
