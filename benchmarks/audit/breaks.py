@@ -31,7 +31,7 @@ _EXPERIMENT: Final[dict[str, Any]] = {
     "schema": 1,
     "name": "break",
     "dataset": {"name": "own", "path": "own.npz", "public_size": _RECORDS, "validation": {"fraction": 0.3}},
-    "trainable": {"method": "dp_sgd", "model": "logistic_regression", "batch_size": 15, "epochs": 1},
+    "trainable": {"method": "dp_sgd", "model": "logistic_regression", "batch_size": 15, "epochs": 4},
     "privacy": {"epsilon": 9.0, "delta": 1e-3, "noise_multiplier": 2.0},
     "search": {"trials": 1, "sampler": "random", "rungs": 1, "space": {"learning_rate": {"log_uniform": [0.05, 0.2]}}},
 }
