@@ -55,7 +55,7 @@ MODELS = (
 )
 _FEATURES, _CLASSES, _RECORDS = 4, 3, 40
 _PERMUTATIONS = 4000
-_SHAPE_OF_NUMBERS = re.compile(r"-?(?:0x)?[0-9a-f]*\d[0-9a-f.e+-]*", re.IGNORECASE)
+_NUMBER = re.compile(r"\S*\d\S*")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def hostile_records(count: int, draw: np.random.Generator) -> Iterator[Hostile]:
 def masked(text: str) -> str:
     """Return a text without numbers and layout, which may be charged outputs, times or random names."""
     words = re.sub(r"[│─╭╮╰╯█░|]+|/tmp/\S+", " ", text)
-    return " ".join(_SHAPE_OF_NUMBERS.sub("#", words).split())
+    return " ".join(_NUMBER.sub("#", words).split())
 
 
 class _Listening:
@@ -156,7 +156,8 @@ def shown_by_trial(folder: Path, file: Path, model: str, *, users: bool = False,
             LocalExecutor().run(driver, setup)  # type: ignore[arg-type]  # it listens to all that a driver is told
         except Exception as error:  # noqa: BLE001 - an error is shown, and compared
             driver.calls.append(f"raised {type(error).__name__} {error}")
-    return masked(" ; ".join([*driver.calls, "printed", told.getvalue()]))
+    calls = " ; ".join(driver.calls).replace(str(folder), "FOLDER")  # with their steps: a trial must not tell them
+    return f"{calls} ; printed {masked(told.getvalue())}"
 
 
 def _request(file: Path, *, users: bool) -> DatasetRequest:
