@@ -77,6 +77,10 @@ EXPLANATIONS: dict[str, str] = {
         "The per-sample gradients of this model do not agree with autograd on public random inputs. A model must "
         "compute every sample alone, in the same way at every call."
     ),
+    "sensitivity-exceeded": (
+        "Before a search, one made-up record is put into a batch, and the sum of the clipped gradients must move by at "
+        "most the clipping norm. With this model it moved further. Compute every sample alone, whatever the others are."
+    ),
     "mixed-precision-unsupported": (
         "Mixed precision needs layers with a rule for per-sample gradients. Use `precision: float32`."
     ),
@@ -137,6 +141,10 @@ EXPLANATIONS: dict[str, str] = {
     # the loss around a model
     "records-empty": "The loss needs at least one record, and a label for each record.",
     "parameters-not-finite": "The model has NaN or infinite parameters, or its loss is not finite.",
+    "audit-number-invalid": (
+        "An audit needs a δ and a confidence below 1, and at most as many guesses as canaries. Change the number "
+        "that the message names."
+    ),
     "filters-missing": "Filter normalisation needs a weight with two or more dimensions that is not zero everywhere.",
 }
 """Error code → its meaning, the reason, and the fix, in one to three sentences. All of these are bad input."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.planted import accountant, ledger, search, selection, sharing, step, training, verification
+from benchmarks.planted import accountant, audit, ledger, search, selection, sharing, step, training, verification
 from benchmarks.planted.fault import Fault
 
 __all__ = ["FAULTS"]
@@ -10,6 +10,7 @@ __all__ = ["FAULTS"]
 FAULTS: tuple[Fault, ...] = (
     *step.FAULTS,
     *training.FAULTS,
+    *audit.FAULTS,
     *sharing.FAULTS,
     *accountant.FAULTS,
     *selection.FAULTS,

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tuner import __version__
-from tuner.cli import checks, landscape, plan, search, sweeps
+from tuner.cli import audit, checks, landscape, plan, search, sweeps
 from tuner.cli.budget import tune_budget
 from tuner.cli.data import tune_data
 from tuner.cli.ray import RAY, ray_command
@@ -110,6 +110,7 @@ for _command in (  # in the order of the help page
     search.tune_export,
     search.tune_train,
     checks.tune_verify,
+    audit.tune_audit,
     landscape.tune_landscape,
     sweeps.tune_ui,
     checks.tune_doctor,

@@ -15,6 +15,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "new sweep. dp-tuner never replaces the file by an empty one. Charged steps stay charged.",
     },
     2: {
+        "audit-not-private": "An audit compares a lower bound of ε with a claim. A search with `private: false` claims "
+        "nothing. Remove `private: false`.",
+        "audit-too-few-canaries": "Each canary needs an entry of the input of its own. With few canaries, no number of "
+        "right guesses would show anything. Audit the model on larger inputs.",
         "experiment-not-found": "No local file and no shipped experiment has this name. `tune ls --shipped` lists the "
         "shipped experiments. `tune init` writes a template.",
         "file-exists": "A file with this name exists. Choose another name, or overwrite it with `--force`.",

@@ -169,6 +169,7 @@ def check_model(prepared: ReadySearch) -> None:
     On public random inputs, the model must return one finite number for each class, keep the samples of a batch
     separate, and have gradients.
     """
+    from trainables.audit.sensitivity import check_sensitivity
     from trainables.engine.layout import Layout
     from trainables.training import gradient_source
 
@@ -176,7 +177,9 @@ def check_model(prepared: ReadySearch) -> None:
     try:
         with running_own_model(prepared):
             module = build_model(prepared.experiment, input_shape=about.input_shape, classes=about.classes)
-            gradient_source(module, Layout.of(module), about.input_shape, precision=precision)
+            source = gradient_source(module, Layout.of(module), about.input_shape, precision=precision)
+            if ":" in prepared.experiment.trainable.model:
+                check_sensitivity(module, source, input_shape=about.input_shape, classes=about.classes)
     except TrainableError as error:
         where = _place_of_model(prepared)
         raise InputError(error.code, "\n".join(f"{where}: {line}" for line in error.message.splitlines())) from error

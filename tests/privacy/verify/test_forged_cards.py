@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from card_fakes import KINDS, IssuedCards, charged
 
-from tuner.privacy.accountant.filters import CouponBook
+from benchmarks.audit import forging
+from benchmarks.audit.forging import SENTENCE, all_forged, forged
 from tuner.privacy.card.card import card_text, issue_card
 from tuner.privacy.card.curve import render_svg
 from tuner.privacy.card.own_words import EXPORTED, OWN_WORDS
@@ -22,10 +22,6 @@ from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.verify import checks
 from tuner.privacy.verify.checks import check_card
 from tuner.privacy.verify.report import Check, Report
-
-CURVES, CLAIMS, ENTRIES = cache(caps.claim_curve), cache(CouponBook.claim), cache(Ledger.entries)
-SENTENCE = "Certified by the supervisory authority."
-Path = tuple[str | int, ...]
 
 OWN = {
     "configuration.max_grad_norm": 7.0,
@@ -49,74 +45,10 @@ TIED = {
 
 
 @pytest.fixture
-def forger(monkeypatch: pytest.MonkeyPatch) -> None:
+def forger() -> Iterator[None]:
     """The forger has recorded every hash. What is slow is left out or read once: rendering anew must find all."""
-    monkeypatch.setattr(Ledger, "verify_chain", lambda _: None)
-    monkeypatch.setattr(Ledger, "entries", ENTRIES)
-    monkeypatch.setattr(checks, "_recorded", lambda *_: Check("card hash", ok=True, detail=""))
-    monkeypatch.setattr(checks, "second_opinion", lambda *_: iter(()))
-    monkeypatch.setattr(caps, "claim_curve", CURVES)
-    monkeypatch.setattr(CouponBook, "claim", CLAIMS)
-
-
-def places(value: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
-    """Every value of a card, on every level."""
-    yield path, value
-    if isinstance(value, Mapping):
-        for key in value:
-            yield from places(value[key], (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from places(item, (*path, index))
-
-
-def forgeries(value: object) -> Iterator[tuple[str, object]]:
-    """Other values in the place of one; None as a name stands for its removal."""
-    match value:
-        case bool():
-            yield "turned", not value
-        case int():
-            yield "counted on", value + 1
-            yield "a decimal", float(value)
-        case float():
-            yield "a hundredth less", 0.99 * value if value else -1e-6
-            yield "doubled", 2 * value + 1
-        case str():
-            yield "a sentence more", f"{value}. {SENTENCE}"
-            yield "emptied", ""
-        case None:
-            yield "filled", 1
-            yield "said", SENTENCE
-        case list():
-            yield "longer", [*value, copy.deepcopy(value[-1]) if value else SENTENCE]
-            if value:
-                yield "shorter", value[:-1]
-        case dict():
-            yield "a key more", {**value, "certified": True}
-            yield "a sentence more", {**value, "remark": SENTENCE}
-
-
-def forged(card: dict[str, Any], path: Path, change: Callable[[Any, Any], None]) -> dict[str, Any]:
-    """A copy of the card in which `change` was made to the container of the last key."""
-    card = copy.deepcopy(card)
-    place: Any = card
-    for key in path[:-1]:
-        place = place[key]
-    change(place, path[-1])
-    return card
-
-
-def all_forged(card: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """(path, forgery, card) of every forged card."""
-    for path, value in places(card):
-        name = ".".join(map(str, path))
-        for forgery, other in forgeries(value):
-            if not path:
-                yield name, forgery, dict(other)  # type: ignore[call-overload]
-                continue
-            yield name, forgery, forged(card, path, lambda place, key, other=other: place.__setitem__(key, other))
-        if path and not isinstance(path[-1], int):
-            yield name, "removed", forged(card, path, lambda place, key: place.__delitem__(key))
+    with forging.forger():
+        yield
 
 
 def unfound(report: Report) -> bool:
