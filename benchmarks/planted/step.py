@@ -213,4 +213,13 @@ FAULTS: tuple[Fault, ...] = (
         new="    if error is None or True:\n        return",
         test="tests/trainables/test_models.py::test_a_model_that_raises_for_one_input_of_its_domain_is_refused",
     ),
+    Fault(
+        name="broken-machine-not-noticed",
+        breaks="a broken machine turns every gradient into zero, and a trial spends its budget on noise",
+        file="trainables/health.py",
+        old="error = self._failure(theta) if bool(theta.isfinite().all()) else None",
+        new="error = None",
+        test="tests/trainables/test_hostile_records.py"
+        "::test_a_machine_that_fails_on_public_inputs_ends_a_trial_before_it_pays",
+    ),
 )
