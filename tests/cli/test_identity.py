@@ -172,3 +172,13 @@ def test_landscape_asks_the_ledger(charged: Tune) -> None:
     charged("run", split, "--local", "--quiet")
     assert "[records-not-admitted]" in charged(*words, code=3).err, "they trained in another search"
     charged(*words, "--restarts", "1", "--split", "test")
+
+
+def test_a_file_that_nobody_entered_voids_the_totals_of_all_own_records(held: Tune) -> None:
+    file = write_own(held, "guess", dataset__path="wrong.npz", **OPEN)
+    held("run", file, "--local", "--quiet", "--void-total", "we know what we do")
+    (void,) = Ledger.open(held.ledger_url).dataset_state("own").voids
+    assert (void.use, void.why, void.sweep) == ("not private", "we know what we do", held.sweeps[0].name)
+    held("resume", "guess", "--local", "--quiet", "--set", "search.trials=2")
+    assert held.entries.count("void") == 1
+    assert "[records-not-admitted]" in held("run", file, "--local", code=3).err, "for one sweep only"
