@@ -85,7 +85,7 @@ FAULTS: tuple[Fault, ...] = (
         breaks="the time of an entry at the end of a sealed search reveals how long its runs took",
         file="tuner/privacy/ledger/chain.py",
         old="        return search.opened_time",
-        new='        return now.isoformat(timespec="microseconds")',
+        new="        return datetime.now(UTC).isoformat()",
         test="tests/privacy/ledger/test_ledger.py::test_a_sealed_search_is_charged_once_and_as_a_whole",
     ),
     Fault(

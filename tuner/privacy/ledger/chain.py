@@ -165,10 +165,7 @@ class Write:
         """
         before = self.states.get(dataset, DatasetState(dataset=dataset)).intact()
         body = canonical(data)
-        # Only the day. The hours of charges would tell when trials ended, and how many runs a sealed search made.
-        search = before.by_name.get(str(data.get("search", "")))
-        sealed = search is not None and search.charged_whole
-        time = search.opened_time if search is not None and sealed else datetime.now(UTC).strftime("%Y-%m-%d")
+        time = _time_of(before, data)
         seq, previous = before.seq + 1, before.head
         fields: dict[str, Any] = {
             "dataset": dataset, "seq": seq, "time": time, "kind": kind, "writer": self._writer, "body": body,
@@ -199,3 +196,14 @@ def _read_on(states: dict[str, DatasetState], entry: Entry) -> DatasetState:
                 fingerprints=state.fingerprints | ({known} if isinstance(known, str) else set()),
             )
     return state
+
+
+def _time_of(before: DatasetState, data: dict[str, Any]) -> str:
+    """Return the UTC day of a new entry. For every entry of a sealed search, return the day on which it was opened.
+
+    The hours of charges would tell when trials ended, and the day on which a sealed search ended its number of runs.
+    """
+    search = before.by_name.get(str(data.get("search", "")))
+    if search is not None and search.charged_whole:
+        return search.opened_time
+    return datetime.now(UTC).strftime("%Y-%m-%d")
