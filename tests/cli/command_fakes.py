@@ -99,7 +99,7 @@ class Tune:
     @property
     def entries(self) -> list[str]:
         """Kinds of the ledger's lines, read without the program; empty when there is no ledger."""
-        path = self.folder / "runs" / "ledger.db"
+        path = self.folder / "dp-tuner" / "ledger.db"
         if not path.exists():
             return []
         with sqlite3.connect(path) as raw:
@@ -107,7 +107,7 @@ class Tune:
 
     @property
     def ledger_url(self) -> str:
-        return f"sqlite:///{self.folder / 'runs' / 'ledger.db'}"
+        return f"sqlite:///{self.folder / 'dp-tuner' / 'ledger.db'}"
 
     def search_state(self, sweep: str) -> Any:  # noqa: ANN401 - a SearchState, whose module a test may not import yet
         from tuner.privacy.ledger.ledger import Ledger

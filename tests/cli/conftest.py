@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import sys
@@ -36,17 +35,23 @@ def ready_mlflow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def work_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a folder the current one, and the home of the default ledger."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder))
+
+
 @pytest.fixture
 def tune(tmp_path: Path, ready_mlflow: Path, monkeypatch: pytest.MonkeyPatch) -> Tune:
     """The commands, in an empty folder in which only MLflow's database is made."""
-    monkeypatch.chdir(tmp_path)
+    work_in(tmp_path, monkeypatch)
     return with_mlflow(tmp_path, ready_mlflow)
 
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tune:
     """The commands, in a folder in which nothing is."""
-    monkeypatch.chdir(tmp_path)
+    work_in(tmp_path, monkeypatch)
     return Tune(tmp_path)
 
 
@@ -54,7 +59,8 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tune:
 def finished(tmp_path_factory: pytest.TempPathFactory, ready_mlflow: Path) -> Tune:
     """One sweep of two trials that was run and exported; tests read it and change nothing."""
     tune = with_mlflow(tmp_path_factory.mktemp("finished"), ready_mlflow)
-    with contextlib.chdir(tune.folder):
+    with pytest.MonkeyPatch.context() as patch:
+        work_in(tune.folder, patch)
         tune("run", tune.write(), "--local", "--quiet")
         tune("export", "tiny")
     return tune
@@ -63,7 +69,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, ready_mlflow: Path) -> Tu
 @pytest.fixture
 def look(finished: Tune, monkeypatch: pytest.MonkeyPatch) -> Tune:
     """The finished sweep, with its folder as the current one."""
-    monkeypatch.chdir(finished.folder)
+    work_in(finished.folder, monkeypatch)
     return finished
 
 
@@ -71,7 +77,8 @@ def look(finished: Tune, monkeypatch: pytest.MonkeyPatch) -> Tune:
 def origin(tmp_path_factory: pytest.TempPathFactory, ready_mlflow: Path) -> Path:
     """A sweep of two trials that has ended and was never exported; tests take copies of it."""
     tune = with_mlflow(tmp_path_factory.mktemp("origin"), ready_mlflow)
-    with contextlib.chdir(tune.folder):
+    with pytest.MonkeyPatch.context() as patch:
+        work_in(tune.folder, patch)
         tune("run", tune.write(), "--local", "--quiet")
     return tune.folder
 
@@ -81,7 +88,7 @@ def charged(origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tu
     """A copy of the sweep with its ledger, to be tampered with or resumed."""
     folder = tmp_path / "copy"
     shutil.copytree(origin, folder)
-    monkeypatch.chdir(folder)
+    work_in(folder, monkeypatch)
     tune = Tune(folder)
     file = tune.sweeps[0] / "experiment.yaml"
     file.write_text(file.read_text().replace(str(origin), str(folder)))

@@ -15,7 +15,7 @@ def refused(tune: Tune, *words: str) -> str:
     """The one error of a run that must not start."""
     said = tune("run", *words, "--local", code=2)
     assert said.err.strip()
-    assert not (tune.folder / "runs" / "ledger.db").exists(), "not even an empty ledger is made"
+    assert not (tune.folder / "dp-tuner" / "ledger.db").exists(), "not even an empty ledger is made"
     assert tune.sweeps == []
     assert tune.mlflow_runs() == []
     return said.err
@@ -95,7 +95,7 @@ def test_a_damaged_ledger_stops_everything_and_is_never_started_afresh(tune: Tun
     file = tune.write(search__trials=1)
     tune("run", file, "--local", "--quiet")
     folders = tune.sweeps
-    path = tune.folder / "runs" / "ledger.db"
+    path = tune.folder / "dp-tuner" / "ledger.db"
     damaged = b"not a ledger" * 100
     path.write_bytes(damaged)
     for wal in path.parent.glob("ledger.db-*"):

@@ -160,7 +160,7 @@ def test_wrong_words_get_one_clear_error_and_change_nothing(
     assert said in refused.err
     assert refused.out == ""
     assert bare.entries == before
-    assert sorted(path.name for path in bare.folder.iterdir()) == ["runs"]
+    assert sorted(path.name for path in bare.folder.iterdir()) == ["dp-tuner"]
 
 
 def test_only_a_valid_set_makes_a_ledger(bare: Tune) -> None:
@@ -239,7 +239,7 @@ def test_the_report_says_what_the_ledger_says_and_a_broken_chain_has_none(bare: 
     assert f"<td>{head}</td>" in page
     assert "&lt;b&gt;eve&lt;/b&gt; was granted a share of ε = 1" in page
     assert [line["what"] for line in said["history"]] == ["cap", "share"]
-    with sqlite3.connect(bare.folder / "runs" / "ledger.db") as raw:
+    with sqlite3.connect(bare.folder / "dp-tuner" / "ledger.db") as raw:
         raw.execute("DROP TRIGGER entries_are_final")
         raw.execute("UPDATE entries SET time = '2020-01-01T00:00:00+00:00'")
     assert "entry 1" in bare("budget", "report", "digits", "--out", "broken.html", code=1).err
@@ -277,7 +277,7 @@ def test_a_ledger_of_the_environment_binds_every_command(
     monkeypatch.delenv(variable)
     tune(*more)
     assert Ledger.open(shared, create=False).search_state(sweep).leased_steps == 2 * STEPS
-    assert not (tune.folder / "runs" / "ledger.db").exists()
+    assert not (tune.folder / "dp-tuner" / "ledger.db").exists()
 
 
 # PostgreSQL.
@@ -310,4 +310,4 @@ def test_a_sweep_with_its_ledger_in_postgresql_runs_and_its_card_holds(tune: Tun
     tune("export", "tiny")
     tune("verify", "exports/tiny/privacy_card.json")
     assert url in (tune.sweeps[0] / "experiment.yaml").read_text()
-    assert not (tune.folder / "runs" / "ledger.db").exists()
+    assert not (tune.folder / "dp-tuner" / "ledger.db").exists()

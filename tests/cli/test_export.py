@@ -186,10 +186,14 @@ def test_what_is_no_card_is_not_answered_by_a_no(look: Tune, tmp_path: Path) -> 
 def copied(look: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tune:
     """The export and its ledger, to be tampered with."""
     shutil.copytree("exports", tmp_path / "exports")
-    (tmp_path / "runs").mkdir()
-    with sqlite3.connect("runs/ledger.db") as source, sqlite3.connect(tmp_path / "runs" / "ledger.db") as target:
+    (tmp_path / "dp-tuner").mkdir()
+    with (
+        sqlite3.connect("dp-tuner/ledger.db") as source,
+        sqlite3.connect(tmp_path / "dp-tuner" / "ledger.db") as target,
+    ):
         source.backup(target)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     return Tune(tmp_path)
 
 
@@ -223,11 +227,11 @@ def test_a_changed_file_of_an_export_ends_in_one(copied: Tune) -> None:
 
 
 def test_a_card_without_its_ledger_is_a_no(copied: Tune, tmp_path: Path) -> None:
-    (tmp_path / "runs" / "ledger.db").unlink()
+    (tmp_path / "dp-tuner" / "ledger.db").unlink()
     said = copied("verify", str(CARD), "--ledger", copied.ledger_url, "--json", code=1).json
     assert said["ok"] is False
     assert "ledger" in said["checks"][-1]["detail"]
-    assert not (tmp_path / "runs" / "ledger.db").exists(), "a look makes no ledger"
+    assert not (tmp_path / "dp-tuner" / "ledger.db").exists(), "a look makes no ledger"
     copied("budget", "set", "digits", "--epsilon", "9", "--delta", "1e-4")
     assert "NO " in copied("verify", str(CARD), "--ledger", copied.ledger_url, code=1).out
     assert "NO " in copied("verify", str(CARD), "--ledger", "nowhere", code=1).out

@@ -157,7 +157,7 @@ def test_what_an_export_claims_is_the_ledgers(charged: Tune, monkeypatch: pytest
 )
 def test_a_lost_status_opens_no_fresh_ledger(charged: Tune, scored: list[str], left: str | None, trials: str) -> None:
     sweep = SweepFolder(charged.sweeps[0])
-    ledger = charged.folder / "runs" / "ledger.db"
+    ledger = charged.folder / "dp-tuner" / "ledger.db"
     away = ledger.rename(ledger.with_name("away.db"))
     sweep.status.unlink()
     if left is not None:

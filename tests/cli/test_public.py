@@ -16,6 +16,8 @@ from tuner.privacy.accountant.pld import epsilon
 from tuner.runner import start
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
+from tuner.sweep.identity import admit_open_use
+from tuner.sweep.preflight import prepare
 
 PUBLIC_SIZE = 500
 
@@ -137,12 +139,18 @@ def test_the_private_records_under_another_name_are_refused(
     np.savez(tune.folder / "open.npz", **arrays)
     own = {"name": "own", "path": "own.npz", "public_size": 500}
     file = tune.write(**{**public, "dataset": own})
-    assert "[public-records-private]" in tune("run", file, "--local", code=2).text
+    assert "[records-not-admitted]" in tune("run", file, "--local", code=3).text
     assert tune.sweeps == []
+    # Other records get the same answer, so it tells nothing. Once the owner has entered them, they are admitted.
+    told = tune("run", file, "--local", "--json", code=3)
     arrays["x_train"] = arrays["x_train"].copy()
-    arrays["x_train"][0] = 0  # the control: one other record
+    arrays["x_train"][0] = 0
     np.savez(tune.folder / "open.npz", **arrays)
-    tune("run", file, "--dry-run")
+    assert tune("run", file, "--local", "--json", code=3).err == told.err
+    tune("budget", "public", "open", "open.npz")
+    request = prepare(file, (), data_dir=None).experiment
+    use = admit_open_use(request.ledger, request.public_request(), beside=request.dataset_request())
+    assert use.refusal is None
 
 
 def test_records_of_another_shape_are_refused(tune: Tune, public: dict[str, object]) -> None:

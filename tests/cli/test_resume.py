@@ -110,7 +110,7 @@ def test_a_sweep_goes_on_as_it_was_started(look: Tune) -> None:
 
 
 def test_a_sweep_whose_ledger_is_gone_does_not_start_another(charged: Tune) -> None:
-    ledger = charged.folder / "runs" / "ledger.db"
+    ledger = charged.folder / "dp-tuner" / "ledger.db"
     ledger.rename(ledger.with_name("away.db"))
     more = ("resume", "tiny", "--local", "--set", "search.trials=3")
     assert "[ledger-not-found]" in charged(*more, code=1).err

@@ -10,6 +10,7 @@ from errors_helper import raises_code
 
 from tuner.errors import ExperimentError, InputError
 from tuner.experiment import parse_experiment
+from tuner.privacy.ledger.stores import absolute_url, default_url
 
 VARIABLE = "DP_TUNER_LEDGER"
 FILE = {
@@ -31,14 +32,23 @@ def text(**more: object) -> str:
 
 
 def test_without_a_variable_the_file_and_then_the_default_decide() -> None:
-    assert parse_experiment(text()).ledger == "sqlite:///runs/ledger.db"
+    assert parse_experiment(text()).ledger == default_url()
     assert parse_experiment(text(ledger="sqlite:///mine.db")).ledger == "sqlite:///mine.db"
+
+
+def test_the_default_does_not_depend_on_the_current_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    here = parse_experiment(text()).ledger
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    assert parse_experiment(text()).ledger == here == absolute_url(here)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert parse_experiment(text()).ledger == f"sqlite:///{tmp_path}/dp-tuner/ledger.db"
 
 
 @pytest.mark.parametrize("empty", [False, True])
 def test_an_empty_variable_names_nothing(monkeypatch: pytest.MonkeyPatch, empty: bool) -> None:
     monkeypatch.setenv(VARIABLE, "" if empty else "sqlite:///shared.db")
-    assert (parse_experiment(text()).ledger == "sqlite:///runs/ledger.db") is empty
+    assert (parse_experiment(text()).ledger == default_url()) is empty
 
 
 @pytest.mark.parametrize("shared", ["sqlite:////shared/ledger.db", "postgresql://ada@db.example/ledger"])

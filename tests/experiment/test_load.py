@@ -17,6 +17,7 @@ from trainables.data import public_train_size
 from tuner.errors import InputError
 from tuner.experiment import Experiment, find_file, load_experiment, parse_experiment, shipped, yamlfile
 from tuner.plan.plan import make_plan
+from tuner.privacy.ledger.stores import default_url
 
 
 def assert_resolved_file_is_equal(experiment: Experiment) -> None:
@@ -39,7 +40,7 @@ def test_a_right_file_is_what_it_says_and_defaults_fill_the_rest() -> None:
     assert experiment.space.free == ("smoothing_radius", "learning_rate")
     assert experiment.search.space["max_grad_norm"] == 1.0, "what the space does not name is written out"
     assert experiment.tracking.experiment == "a-search"
-    assert experiment.ledger == "sqlite:///runs/ledger.db"
+    assert experiment.ledger == default_url()
 
 
 def test_a_loaded_experiment_and_its_copies_hold_the_space_that_was_parsed_once(

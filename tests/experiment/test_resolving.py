@@ -107,7 +107,8 @@ def _block(number: int) -> str:
     return DOCUMENT.read_text().split("```yaml\n")[number].partition("```")[0]
 
 
-def test_the_documented_file_is_the_resolved_file_of_its_four_values() -> None:
+def test_the_documented_file_is_the_resolved_file_of_its_four_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", "/home/me/.local/share")
     documented = yamlfile.parse(_block(1), source="docs/experiment.md")
     assert not documented.problems
     experiment = experiment_of("dplis")

@@ -55,7 +55,9 @@ def with_options(*options: str) -> Experiment:
 
 
 def test_every_option_that_is_on_is_in_the_hash() -> None:
-    hashes = [settings_hash(with_options(*options)) for options in [(), *((option,) for option in OPTIONS), *TOGETHER]]
+    hashes = [
+        settings_hash(with_options(*options), "id") for options in [(), *((option,) for option in OPTIONS), *TOGETHER]
+    ]
     assert len(set(hashes)) == len(hashes)
 
 
@@ -72,13 +74,13 @@ def test_every_option_that_is_on_is_in_the_hash() -> None:
     ],
 )
 def test_what_changes_no_trial_changes_no_hash(option: str) -> None:
-    assert settings_hash(with_options(option)) == settings_hash(with_options())
+    assert settings_hash(with_options(option), "id") == settings_hash(with_options(), "id")
 
 
 def test_what_a_sure_search_does_may_change_while_it_goes_on() -> None:
     unimodal = ("search.sampler=unimodal", "search.space={lr: {log_uniform: [0.01, 2.0], unimodal: true}}")
     on, stopping = with_options(*unimodal), with_options(*unimodal, "search.when_sure=stop")
-    assert settings_hash(on) == settings_hash(stopping)
+    assert settings_hash(on, "id") == settings_hash(stopping, "id")
     check_same(on, stopping)
     with raises_code(InputError, "resume-changes-setting"):
         check_same(on, with_options(*unimodal, "search.sampler={name: unimodal, sure: 0.9}"))

@@ -28,7 +28,7 @@ def values(**changes: object) -> dict[str, Any]:
     made: dict[str, Any] = {
         "dataset": NASTY, "ledger": NASTY, "ledger_id": "id", "made": "2026-03-09 09:00:00", "cap": pair, "order": None,
         "rule": NASTY, "unit": "record", "committed": pair, "left": pair, "order_used": None,
-        "guarantee": pair, "over": False, "divided": True, "division": NASTY, "division_fault": NASTY,
+        "guarantee": pair, "over": False, "void": [], "divided": True, "division": NASTY, "division_fault": NASTY,
         "shares": [{"user": NASTY, "granted": pair, "committed": pair, "left": None}], "searches": [search],
         "entries": 7, "head": "ab" * 32, "history": [line],
         "odometer": {"epsilon_spent": 1.0, "delta": 1e-5, "delta_is": "the cap's δ", "label": LABEL},

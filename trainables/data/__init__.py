@@ -25,6 +25,7 @@ __all__ = [
     "check_present",
     "data_folder",
     "info",
+    "is_own",
     "load_records",
     "public_train_size",
     "public_validation_size",
@@ -131,15 +132,23 @@ def check_present(request: DatasetRequest) -> None:
 
 
 def records_fingerprint(request: DatasetRequest) -> str:
-    """Return a hash of the records, which does not depend on the data set's name. Only operators may see it.
+    """Return a hash of the records, which does not depend on the data set's name.
+
+    The hash has no key, so whoever sees it can test a guess of the records. It must not be stored or shown: a ledger
+    stores its HMAC with the operator's key (`tuner.sweep.identity`).
 
     Shipped data sets that share a budget (`DatasetInfo.budget_owner`) have the same fingerprint. A custom data set has
     the fingerprint of a shipped set if it has the same arrays, or the same training records in any order. Otherwise its
-    fingerprint is the checksum of its arrays without the users. A file that shares only some of its
-    records with another file is not detected.
+    fingerprint is the checksum of its training records in any order, as numbers of any type, without the users. A file
+    that shares only some of its records with another file is not detected.
     """
     shipped, content = _identified(info(request))
     return content if shipped is None else _published(shipped)
+
+
+def is_own(request: DatasetRequest) -> bool:
+    """Return whether the records are the user's own: a custom file that is no copy of a shipped data set."""
+    return _identified(info(request))[0] is None
 
 
 def budget_owner(request: DatasetRequest) -> str:
@@ -167,7 +176,7 @@ def _published(known: DatasetInfo) -> str:
 
 
 def _identified(known: DatasetInfo) -> tuple[DatasetInfo | None, str]:
-    """Return (shipped set, checksum of the arrays).
+    """Return (shipped set, checksum of the records).
 
     For a custom data set, the shipped set is the set that it copies, or None. For a shipped set, the checksum is "".
     """
@@ -181,7 +190,7 @@ def _identified(known: DatasetInfo) -> tuple[DatasetInfo | None, str]:
     if copied is None and any(each.public_train_size == size for each in DATASETS.values()):
         records = loading.records_sha256(arrays)
         copied = next((each for each in DATASETS.values() if each.records_sha256 == records), None)
-    return copied, content
+    return copied, loading.records_sha256(arrays, scaled=True) or content
 
 
 def _records(request: DatasetRequest) -> str:

@@ -50,10 +50,11 @@ def content_sha256(arrays: Arrays) -> str:
     return digest.hexdigest()
 
 
-def records_sha256(arrays: Arrays) -> str:
+def records_sha256(arrays: Arrays, *, scaled: bool = False) -> str:
     """Return a checksum of the training records. It ignores their order and the type of their numbers.
 
-    Return "" if the arrays have a shape or type that no training can use.
+    With `scaled`, the inputs are taken as training on a custom file sees them: bytes are divided by 255, and values
+    that are not finite are 0. Return "" if the arrays have a shape or type that no training can use.
     """
     x, y = arrays["x_train"], arrays["y_train"]
     if y.ndim != 1 or not len(y) or x.ndim < 2 or len(x) != len(y) or {x.dtype.kind, y.dtype.kind} - set("fiub"):
@@ -61,8 +62,13 @@ def records_sha256(arrays: Arrays) -> str:
     digests: list[bytes] = []
     for start in range(0, len(y), _ROWS):
         part = slice(start, start + _ROWS)
-        rows = x[part].reshape(len(x[part]), -1).astype(np.float32) + np.float32(0)  # -0.0 is 0.0
-        labels = y[part].astype(np.int64)
+        with np.errstate(all="ignore"):  # a warning would tell that the file has a number that single precision lacks
+            rows = x[part].reshape(len(x[part]), -1).astype(np.float32)
+            labels = y[part].astype(np.int64)
+        if scaled:
+            rows[~np.isfinite(rows)] = 0
+            rows /= np.float32(255 if x.dtype == np.uint8 else 1)
+        rows = rows + np.float32(0)  # -0.0 is 0.0
         digests += (
             hashlib.blake2b(row.tobytes() + label.tobytes(), digest_size=32).digest()
             for row, label in zip(rows, labels, strict=True)

@@ -35,16 +35,17 @@ def _answers(command: Callable[..., tuple[dict[str, Any], str]]) -> Callable[...
 )
 @click.option(
     "--ledger",
-    default="sqlite:///runs/ledger.db",
     envvar="DP_TUNER_LEDGER",
-    show_default=True,
-    help="The ledger with the budgets of the data sets: a file, or postgresql://user@host/database.",
+    help="The ledger with the budgets of the data sets: a file, or postgresql://user@host/database. Default: "
+    "dp-tuner/ledger.db in $XDG_DATA_HOME or ~/.local/share.",
 )
 @json_option
 @click.pass_context
-def tune_budget(ctx: click.Context, ledger: str, as_json: bool) -> None:
+def tune_budget(ctx: click.Context, ledger: str | None, as_json: bool) -> None:
     """Show each data set in the ledger: its cap, the spending of ALL its searches, and the shares of users."""
-    ctx.obj = (ledger, as_json)
+    from tuner.privacy.ledger.stores import default_url
+
+    ctx.obj = (ledger or default_url(), as_json)
     if ctx.invoked_subcommand is None:
         ctx.invoke(budget_show, dataset=None, ledger=None, as_json=False)
 
@@ -80,6 +81,23 @@ def budget_set(ledger: str, **cap: Any) -> tuple[dict[str, Any], str]:  # noqa: 
     from tuner.report.budget_text import changed_text
 
     values = set_cap(ledger, **cap)
+    return values, changed_text(values)
+
+
+@tune_budget.command("public")
+@click.argument("dataset")
+@click.argument("file", type=click.Path())
+@_answers
+def budget_public(ledger: str, dataset: str, file: str) -> tuple[dict[str, Any], str]:
+    """Enter the records of FILE as public. Only the data's owner should do this, because the answer tells of records.
+
+    Once the ledger holds records of your own as private, a file of your own can be used in a public search, or with
+    `private: false`, only after this command. Records that the ledger holds as private are refused.
+    """
+    from tuner.report.budget import enter_public
+    from tuner.report.budget_text import changed_text
+
+    values = enter_public(ledger, dataset, file)
     return values, changed_text(values)
 
 

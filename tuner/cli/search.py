@@ -38,6 +38,12 @@ def tune_init(path: str, force: bool) -> None:
 @address_option
 @click.option("--resume", is_flag=True, help="Resume the newest sweep of this experiment.")
 @click.option("--dry-run", is_flag=True, help="Check everything and print the plan, but start nothing.")
+@click.option(
+    "--void-total",
+    metavar="REASON",
+    help="Give up the total guarantee of the private data sets that a public or non-private search may touch. The "
+    "ledger keeps the reason for ever, and every view shows it.",
+)
 def tune_run(file: str, overrides: tuple[str, ...], resume: bool, dry_run: bool, **run: Any) -> None:  # noqa: ANN401
     """Run a search. FILE is a path or the name of a shipped experiment (`tune ls` lists them)."""
     from tuner.runner.commands import RunOptions, run_file

@@ -22,6 +22,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger-not-found": "No ledger exists at this address. Correct the address, or restore a lost ledger from a "
         "backup.",
         "ledger-not-granted": "The database role has no rights on the ledger's tables. Ask the ledger's owner.",
+        "ledger-not-origin": "The file was exported from another ledger, or from a later state of this ledger. Another "
+        "ledger does not have the charges of these records. Restore the ledger, or correct `ledger` in the file.",
         "ledger-not-owner": "Only owners of the ledger may set caps and shares. Ask the owner of the data.",
         "ledger-not-readable": "This account cannot read the ledger. Ask for read access. If the last entries are "
         "still in the `-wal` file next to the ledger, an account with write access must first open the ledger once.",
@@ -153,8 +155,11 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "results, and the guarantee would not hold.",
         "dataset-cap-exceeded": "The claims of all searches on the data set together would exceed its cap. Lower "
         "`privacy.epsilon` or `delta`, or ask the owner for a larger cap.",
-        "dataset-known-otherwise": "The ledger knows these records as a data set of another name. A second name would "
-        "give them a second budget. Use the known name.",
+        "records-not-admitted": "The ledger may hold the records as private, or the owner has not entered them. Which "
+        "of the two is not told, because the answer would tell about records. The owner can enter a public file with "
+        "`tune budget public`, a new private data set with `tune budget set`, or give up the total with "
+        "`tune run --void-total`.",
+        "records-known-private": "Records, or a name, that the ledger holds as private cannot be entered as public.",
         "no-share": "The data set's cap is divided among users, and this user has no share. Ask the owner for a share.",
         "share-exceeded": "The searches of this user would exceed the user's share of the data set's cap.",
         "shares-exceed-cap": "The shares of all users together would exceed the cap of the data set.",

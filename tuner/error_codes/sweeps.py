@@ -70,8 +70,6 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "charged-run-missing": "The public search has not started its charged run. Resume the search first.",
         "public-records-shape": "The public records of `search.public` have other inputs or classes than the private "
         "records, so the same model cannot train on both. Choose another public data set.",
-        "public-records-private": "`search.public` names the private records, and the search would read them without a "
-        "charge. Choose a data set that everyone may see.",
         "choice-made": "A public search chose its configuration before the charged run, so `--by` cannot choose "
         "another. Leave `--by` out.",
         "no-curve": "`--by curve` needs a unimodal search that is not sealed and whose scores do not contradict a "

@@ -14,6 +14,7 @@ from trainables.data import DatasetRequest, data_folder, public_train_size
 from tuner.errors import InputError
 from tuner.experiment.sections import (
     DatasetSection,
+    ExportedFromSection,
     PrivacySection,
     ResourcesSection,
     SearchSection,
@@ -62,6 +63,12 @@ def _the_shared_ledger(url: str) -> str:
     return url
 
 
+def _default_ledger() -> str:
+    from tuner.privacy.ledger.stores import default_url
+
+    return default_url()
+
+
 class Experiment(Section):
     """Values of an experiment file. The model checks types and ranges, and the gates check everything else.
 
@@ -79,7 +86,8 @@ class Experiment(Section):
     resources: ResourcesSection = ResourcesSection()
     tracking: TrackingSection = TrackingSection()
     storage: Word = "runs/"
-    ledger: Annotated[Word, AfterValidator(_the_shared_ledger)] = "sqlite:///runs/ledger.db"
+    ledger: Annotated[Word, AfterValidator(_the_shared_ledger)] = Field(default_factory=_default_ledger)
+    exported_from: ExportedFromSection | None = None
 
     @model_validator(mode="after")
     def _fill_computed_defaults(self) -> Experiment:

@@ -29,6 +29,7 @@ from tuner.study.unimodal.options import component
 __all__ = [
     "Component",
     "DatasetSection",
+    "ExportedFromSection",
     "MetricSection",
     "PrivacySection",
     "RecordsSection",
@@ -59,6 +60,20 @@ class Component(Section):
     @model_serializer
     def _to_file(self) -> str | dict[str, Any]:
         return {"name": self.name, **self.options} if self.options else self.name
+
+
+class ExportedFromSection(Section):
+    """Place in the ledger from which a file was exported. `tune train` refuses another or an older ledger.
+
+    Attributes:
+        ledger: id of the ledger.
+        entries: number of the data set's entries in it.
+        head: hash of the last of these entries.
+    """
+
+    ledger: Word
+    entries: Count
+    head: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class ValidationSection(Section):

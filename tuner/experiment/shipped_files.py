@@ -53,7 +53,7 @@ search:
 resources: {{concurrent_trials: 2, cpus_per_trial: 1, gpus_per_trial: 0}}
 tracking: {{uri: "sqlite:///runs/mlflow.db"}}
 storage: runs/
-ledger: "sqlite:///runs/ledger.db"    # of the DATA, not of the search: share it between searches and people
+# ledger: postgresql://user@host/database    # of the DATA, not of the search; the default is one file for all folders
 """
 
 

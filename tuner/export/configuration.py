@@ -9,6 +9,8 @@ from tuner.plan.plan import mechanism_of
 from tuner.study.promotion import rungs_of_levels
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tuner.experiment import Experiment
     from tuner.export.exported_trial import ExportedTrial
     from tuner.plan.plan import Plan
@@ -16,11 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["standalone_yaml"]
 
 
-def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial) -> str:
+def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial, *, origin: Mapping[str, object]) -> str:
     """Return an experiment file with which `tune train` trains the best configuration in one trial.
 
     Training it again is a new charge. The file's cap is the ε of that trial, rounded upward to six digits. The
-    file's accounting mode is composition, even if the search had another mode.
+    file's accounting mode is composition, even if the search had another mode. `origin` are the values of
+    `exported_from`: the place in the ledger that `tune train` must find again.
     """
     from tuner.experiment.yamlfile import dump
     from tuner.privacy.accountant.pld import epsilon
@@ -31,6 +34,7 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial) -> 
     values = experiment.model_dump(mode="json", by_alias=True)
     values["name"] = f"{experiment.name[:57]}-best"
     values["seed"] = best.seed
+    values["exported_from"] = dict(origin)
     values["tracking"]["experiment"] = values["name"]
     values["trainable"]["batch_size"] = shape.batch_size
     if "epochs" in plan.priced:

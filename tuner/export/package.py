@@ -93,7 +93,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     request = experiment.dataset_request(data_dir)
     check_present(request)
     division = division_of(ledger, experiment, request)
-    hold_to_ledger(charged, experiment, plan, request=request, division=division)
+    hold_to_ledger(ledger, charged, experiment, plan, request=request, division=division)
     best = trial_to_export(sweep, experiment, plan, charged, by)
     about = info(request)
     training = _load(experiment, request, plan, best)
@@ -118,7 +118,9 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         preprocessing=_preprocessing(about),
     )
     # Build the card before anything is written: if it is refused, no file was written and the test set was not used.
-    build_card(facts, state=ledger.dataset_state(charged.dataset))
+    state = ledger.dataset_state(charged.dataset)
+    build_card(facts, state=state)
+    origin = {"ledger": ledger.id, "entries": state.seq, "head": state.head}
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -128,7 +130,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         ) from error
     scores = {**validation, **_test_score(sweep, best, training)}
     _write_model(training, out / _MODEL)
-    write_text(out / _EXPERIMENT, standalone_yaml(experiment, plan, best))
+    write_text(out / _EXPERIMENT, standalone_yaml(experiment, plan, best, origin=origin))
     exported = {name: file_hash(out / name) for name in (_MODEL, _EXPERIMENT)}
     card = issue_card(ledger, replace(facts, scores=scores, files=exported))
     write_text(out / _CARD, card_text(card))

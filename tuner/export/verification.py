@@ -78,9 +78,11 @@ def _require_card(path: Path) -> None:
 
 def _ledger_of(path: Path) -> str:
     """Return the ledger that the exported experiment file names, or the default if there is no such file."""
+    from tuner.privacy.ledger.stores import default_url
+
     experiment = path.with_name("experiment.yaml")
     if not experiment.exists():
-        return "sqlite:///runs/ledger.db"
+        return default_url()
     from tuner.experiment import load_experiment
 
     try:

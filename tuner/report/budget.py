@@ -9,14 +9,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from trainables.data import DATASETS
+from trainables.data import DATASETS, DatasetRequest, records_fingerprint
 from tuner.errors import InputError, LedgerError
 from tuner.files import write_text
 from tuner.privacy.accountant.mechanism import require_delta, require_epsilon
 from tuner.privacy.accountant.rdp import ORDERS
 from tuner.privacy.ledger.admission import order_filter, require_name
 from tuner.privacy.ledger.division import basis
-from tuner.privacy.ledger.history import lines, points, room, rule, search_lines, share_lines, within_cap
+from tuner.privacy.ledger.history import lines, points, room, rule, search_lines, share_lines, void_text, within_cap
+from tuner.privacy.ledger.key import RECORDS_PURPOSE
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.odometer import LABEL, LABEL_WITHOUT_CAP, read_dataset
 from tuner.privacy.ledger.state import DatasetState
@@ -26,7 +27,7 @@ from tuner.report.facts import dataset_line
 _CLOSE = 0.75
 """A new name at least this similar to a known name counts as misspelt. `diggits` does, `digits_of_ours` does not."""
 
-__all__ = ["budget_values", "grant", "revoke", "set_cap", "write_budget_report"]
+__all__ = ["budget_values", "enter_public", "grant", "revoke", "set_cap", "write_budget_report"]
 
 
 def budget_values(url: str, dataset: str | None) -> dict[str, Any]:
@@ -164,6 +165,27 @@ def write_budget_report(url: str, dataset: str, out: Path) -> dict[str, Any]:
     return {**values, "out": str(out)}
 
 
+def enter_public(url: str, dataset: str, file: str) -> dict[str, Any]:
+    """Enter the records of a file as public, so that searches may use them without protection.
+
+    The ledger and its key are created if they do not exist. The ledger stores a keyed checksum of the records, and
+    refuses records that it holds as private.
+
+    Raises:
+        InputError: the name belongs to a shipped data set.
+        trainables.errors.DatasetError: the file is not a data set.
+        BudgetRefusedError: the ledger holds the records, or the name, as private.
+    """
+    require_name(dataset, "dataset")
+    # The public size plays no role for the checksum.
+    request = DatasetRequest(name=dataset, path=str(Path(file).expanduser().absolute()), public_size=1)
+    content = records_fingerprint(request).encode()
+    ledger = Ledger.open(url)
+    ledger.enter_public(dataset, ledger.key.digest(RECORDS_PURPOSE, content))
+    note = "The records of the file are entered as public. A file with other records needs an entry of its own."
+    return _changed(ledger, ledger.dataset_state(dataset), [note])
+
+
 def _owner(dataset: str) -> str:
     """Return the name under which the ledger stores a data set's budget."""
     about = DATASETS.get(dataset)
@@ -250,6 +272,7 @@ def _dataset(state: DatasetState) -> dict[str, Any]:
         "order_used": _order_used(state),
         "guarantee": _guarantee(state),
         "over": within_cap(state) is False,
+        "void": [void_text(void) for void in state.voids],
         "divided": bool(state.grants),
         "shares": [
             {"user": line.user, "granted": _pair(line.granted), "committed": _pair(line.committed),
@@ -304,9 +327,12 @@ def _order_used(state: DatasetState) -> float | None:
 
 
 def _guarantee(state: DatasetState) -> dict[str, float] | None:
-    """Return the guarantee of a data set: the larger of its cap and its committed total, or None without a cap."""
+    """Return the guarantee of a data set: the larger of its cap and its committed total.
+
+    Return None without a cap, or if the total is void.
+    """
     cap = state.cap
-    if cap is None:
+    if cap is None or state.voids:
         return None
     if within_cap(state):
         return _pair((cap.epsilon, cap.delta))

@@ -56,7 +56,7 @@ def budget_chart(points: Sequence[Point], *, until: str) -> Figure | None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 
     made = datetime.strptime(until, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
-    # The end of that day, because sealed searches have no finer time.
+    # The end of that day, because entries have no finer time.
     end = max(made.replace(hour=0, minute=0, second=0) + timedelta(days=1), points[-1].moment)
     figure = new_figure(*WIDE)
     axes = figure.add_subplot(xlabel="time (UTC)", ylabel="ε")
@@ -94,6 +94,8 @@ def _boxes(values: Values) -> list[tuple[str, str, str]]:
     cap, left, number = values["cap"], values["left"], len(values["searches"])
     counted = sum(search["counts"] for search in values["searches"])
     guarantee = "cap (below what was committed)" if values["over"] else "guarantee (the cap)"
+    if values["void"]:
+        guarantee = "cap (NO guarantee: the total is void)"
     remark = f"{counted} {'counts' if counted == 1 else 'count'} {'against the cap' if cap else 'in the committed sum'}"
     return [
         (guarantee, *_headline(cap)) if cap else ("cap", "none", "each search has its own cap"),

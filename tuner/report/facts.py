@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.errors import InputError, TunerError
 from tuner.experiment import Experiment, load_experiment
 from tuner.plan.plan import Plan, plan_from
+from tuner.privacy.ledger.history import void_text
 from tuner.report.curve_watch import curves_of_sweep
 from tuner.report.spending import spending
 from tuner.report.sweep_report import SweepReport
@@ -51,7 +52,8 @@ def dataset_line(state: DatasetState) -> str:
     counted = sum(search.counts for search in state.searches)
     cap = f"cap ε = {state.cap.epsilon:g}, δ = {state.cap.delta:g}" if state.cap else "no cap set"
     committed = f"committed ε = {state.committed_epsilon:g}, δ = {state.committed_delta:g}"
-    return f"{plural(counted, 'search')}, {committed}; {cap}"
+    void = "".join(f"; {void_text(void)}" for void in state.voids)
+    return f"{plural(counted, 'search')}, {committed}; {cap}{void}"
 
 
 def unique_name(sweep: SweepFolder) -> str:

@@ -19,7 +19,7 @@ from tuner.runner.run import RunOptions, RunResult
 from tuner.runner.start import continue_sweep, start_sweep
 from tuner.sweep import folder as sweeps
 from tuner.sweep.preflight import check_startable, check_tracking, prepare
-from tuner.sweep.registration import ledger_state
+from tuner.sweep.registration import ledger_state, require_origin
 from tuner.sweep.sealed import read_winner
 from tuner.sweep.status import is_finished
 
@@ -45,6 +45,7 @@ def run_file(
         return _resume(sweeps.find_sweep(Path(wanted.storage), wanted.name), wanted, options)
     prepared = prepare(file, overrides, data_dir=options.data_dir)
     check_startable(prepared)
+    require_origin(prepared)
     if not options.as_json:
         show_plan(prepared, ledger_state(prepared))
     if dry_run:
@@ -73,6 +74,7 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
             "run` to search, then `tune export`.",
         )
     check_startable(prepared)
+    require_origin(prepared)
     if not options.as_json:
         show_plan(prepared, ledger_state(prepared))
     sweep, ended = start_sweep(prepared, replace(options, next_commands=False))

@@ -21,6 +21,7 @@ from tuner.export.exported_models import (
     require_same_shape,
 )
 from tuner.files import write_text
+from tuner.sweep.identity import landscape_refusal
 
 if TYPE_CHECKING:
     import torch
@@ -76,6 +77,9 @@ def landscape_command(
     if options.dataset is not None:
         require_same_shape(exports, info(request), data_dir=options.data_dir)
     check_present(request)
+    refusal = landscape_refusal(exports[0].experiment, request, split=options.split)
+    if refusal is not None:
+        raise refusal
     about = info(request)
     # Build all models before measuring the first one, so that a broken one is reported at once.
     modules = [export.module(input_shape=about.input_shape, classes=about.classes) for export in exports]

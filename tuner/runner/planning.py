@@ -18,8 +18,9 @@ from tuner.plan.shapes import rung_steps
 from tuner.report.plan_facts import plan_text, plan_warnings, search_facts
 from tuner.report.text import console, plan_panel
 from tuner.study.promotion import each_level
+from tuner.sweep.identity import naming_warnings
 from tuner.sweep.preflight import ReadySearch, check_model, prepare, running_own_model
-from tuner.sweep.registration import dataset_refusal, ledger_state, ledger_user, split_of
+from tuner.sweep.registration import dataset_refusal, ledger_state, ledger_user, require_origin, split_of
 from tuner.sweep.sweep_study import check_search
 from tuner.sweep.trial_spec import training_spec
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["CheckedFile", "check_file", "plan_command", "show_plan"]
 
 _MANY_STEPS = 1000  # assumed steps of a trial, where only the order of its rungs matters
-_LEDGER = "sqlite:///runs/ledger.db"  # default ledger of the commands
 _TIMED_STEPS = 3
 _TIMED_SECONDS = 10.0
 
@@ -57,6 +57,7 @@ def plan_command(
     prepared = prepare(file, overrides, data_dir=data_dir, need_data=False)
     check_search(prepared.experiment, prepared.plan.rungs)
     check_model(prepared)
+    require_origin(prepared)
     dataset = ledger_state(prepared)
     refusal = dataset_refusal(prepared, dataset)
     modes = comparison(prepared.plan) if prepared.plan.private else ()
@@ -115,14 +116,21 @@ def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
 
 def _set_cap(prepared: ReadySearch) -> str:
     """Return the command that sets the data set's cap in the experiment's ledger."""
+    from tuner.privacy.ledger.stores import default_url
+
     url = prepared.experiment.ledger
-    where = "" if url == _LEDGER else f" --ledger {shlex.quote(url)}"
+    where = "" if url == default_url() else f" --ledger {shlex.quote(url)}"
     return f"tune budget set {shlex.quote(prepared.owner)} --epsilon E --delta D{where}"
 
 
 def _warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str, ...]:
     """Return the warnings of a plan, one sentence each. They should be read before the budget is spent."""
-    return (*prepared.experiment.warnings(), *plan_warnings(prepared.plan), *_split_warnings(prepared, dataset))
+    return (
+        *prepared.experiment.warnings(),
+        *plan_warnings(prepared.plan),
+        *_split_warnings(prepared, dataset),
+        *naming_warnings(prepared),
+    )
 
 
 def _split_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str, ...]:

@@ -7,12 +7,13 @@ a resume finds the run.
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainables.data import check_present, info, share_records
-from tuner.errors import InputError, TunerError
+from trainables.data import check_present, info
+from tuner.errors import BudgetRefusedError, InputError, TunerError
 from tuner.experiment import load_experiment
 from tuner.files import write_text
 from tuner.privacy.modes import COMPOSITION, PUBLIC
@@ -29,8 +30,9 @@ from tuner.runner.start import (
 )
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import CHARGED, SweepFolder
+from tuner.sweep.identity import admit_open_use
 from tuner.sweep.preflight import ReadySearch, prepare
-from tuner.sweep.registration import dataset_refusal, ledger_state
+from tuner.sweep.registration import dataset_refusal, ledger_state, open_ledger
 from tuner.sweep.status import FINISHED, resume_command
 from tuner.sweep.sweep_study import open_sweep_study
 from tuner.sweep.trial_spec import seed_of
@@ -51,12 +53,18 @@ def run_public(prepared: ReadySearch, options: RunOptions) -> RunResult:
             and again before the charged run starts.
     """
     prepared = resolved(prepared)
+    open_ledger(prepared, say=options.say)  # the charged run may start in a resume, which creates no ledger
     refusal = dataset_refusal(prepared, ledger_state(prepared))
     if refusal is not None:
         raise refusal
     search = _on_public_records(prepared, options)
     sweep = sweeps.create(Path(prepared.experiment.storage), prepared.experiment.name, mode=PUBLIC)
     with sweeps.hold(sweep):
+        try:
+            _require_public(sweep, prepared, search, options)
+        except BudgetRefusedError:
+            shutil.rmtree(sweep.root)
+            raise
         write_new_sweep(sweep, prepared)
         return _run_both(sweep, prepared, search, options)
 
@@ -73,6 +81,7 @@ def resume_public(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -
                 "is an additional charge.",
             )
         search = _on_public_records(prepared, options)
+        _require_public(sweep, prepared, search, options)
         write_resumed_sweep(sweep, prepared)
         options.say(f"resuming {sweep.id}")
         return _run_both(sweep, prepared, search, options)
@@ -99,7 +108,7 @@ def charged_run(sweep: SweepFolder) -> SweepFolder:
 def _on_public_records(prepared: ReadySearch, options: RunOptions) -> ReadySearch:
     """Return the search on the public records. Its trials have the steps, noise and batch size of the charged run.
 
-    An InputError is raised if the public records are the private records, or differ from them in shape.
+    An InputError is raised if the public records differ from the private records in shape.
     """
     request = prepared.experiment.public_request(options.data_dir or prepared.request.data_dir)
     check_present(request)
@@ -111,13 +120,13 @@ def _on_public_records(prepared: ReadySearch, options: RunOptions) -> ReadySearc
             f"{about.input_shape} in {about.classes} classes, the private records have {private.input_shape} in "
             f"{private.classes}. Choose another data set.",
         )
-    if share_records(request, prepared.request):
-        raise InputError(
-            "public-records-private",
-            f"`search.public` contains the same records as the private data set {private.name} (got {about.name}). "
-            "Choose a data set that everyone may see.",
-        )
     return replace(prepared, request=request, about=about, plan=on_public(prepared.plan))
+
+
+def _require_public(sweep: SweepFolder, prepared: ReadySearch, search: ReadySearch, options: RunOptions) -> None:
+    """Raise a BudgetRefusedError if the ledger does not admit the public records. It may hold them as private."""
+    use = admit_open_use(prepared.experiment.ledger, search.request, beside=prepared.request)
+    use.require(sweep.id, void=options.void_total)
 
 
 def _run_both(sweep: SweepFolder, prepared: ReadySearch, search: ReadySearch, options: RunOptions) -> RunResult:

@@ -30,7 +30,8 @@ __all__ = ["RunOptions", "RunResult", "run_trials", "sweep_info"]
 class RunOptions:
     """Options of one run, as `tune run --help` describes them. They do not change what the sweep computes.
 
-    If `next_commands` is True, the printed summary ends with commands that the user may run next.
+    If `next_commands` is True, the printed summary ends with commands that the user may run next. `void_total` is the
+    reason for which the owner gives up the total of data sets that the ledger holds as private, or None.
     """
 
     data_dir: str | None = None
@@ -39,6 +40,7 @@ class RunOptions:
     quiet: bool = False
     as_json: bool = False
     next_commands: bool = True
+    void_total: str | None = None
 
     def say(self, text: str) -> None:
         """Print a line, unless the output is JSON."""

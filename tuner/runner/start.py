@@ -20,6 +20,7 @@ from tuner.runner.run import RunOptions, RunResult
 from tuner.runner.selection import run_sealed
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
+from tuner.sweep.identity import admit_open_use
 from tuner.sweep.preflight import ReadySearch, check_startable
 from tuner.sweep.registration import enter, open_ledger, return_to
 from tuner.sweep.sealed import read_winner
@@ -79,11 +80,12 @@ def start_sweep(
     the public search.
 
     Raises:
-        BudgetRefusedError: the search does not fit the data set's cap. The folder is removed.
+        BudgetRefusedError: the search does not fit the data set's cap, or the ledger does not admit the records for a
+            search that is not private. The folder is removed.
     """
     prepared = resolved(prepared)
     experiment, mode = prepared.experiment, prepared.plan.mode
-    ledger = open_ledger(prepared)
+    ledger = open_ledger(prepared, say=options.say)
     sweep_id = sweep_id or sweeps.new_sweep_id(experiment.name, mode=mode)
     sweep = sweeps.create_as(Path(experiment.storage), sweep_id, mode=mode)
     with sweeps.hold(sweep):
@@ -91,7 +93,9 @@ def start_sweep(
             if public_search is not None:
                 write_json(sweep.public_search, public_search)
             write_new_sweep(sweep, prepared)
-            if ledger is not None:
+            if ledger is None:
+                admit_open_use(experiment.ledger, prepared.request).require(sweep.id, void=options.void_total)
+            else:
                 enter(ledger, sweep, prepared)
         except BudgetRefusedError:
             shutil.rmtree(sweep.root)

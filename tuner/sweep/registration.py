@@ -8,14 +8,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from trainables.data import records_fingerprint
+from trainables.data import is_own
 from tuner.errors import BudgetRefusedError, LedgerError, TunerError
 from tuner.experiment import load_experiment
 from tuner.sweep.folder import read_json
+from tuner.sweep.identity import admit_open_use, keyed_fingerprint, near_names, public_facts
 from tuner.sweep.settings import plan_hash, settings_hash
 from tuner.sweep.status import SweepState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trainables.data import DatasetRequest
     from tuner.experiment import Experiment
     from tuner.plan.plan import Plan
@@ -35,16 +38,53 @@ __all__ = [
     "ledger_user",
     "open_ledger",
     "refuse_if_charged",
+    "require_origin",
     "return_to",
     "split_of",
 ]
 
 
-def open_ledger(prepared: ReadySearch, *, create: bool = True) -> Ledger | None:
-    """Open the ledger that the experiment names, or return None if the search is not private."""
+def open_ledger(
+    prepared: ReadySearch, *, create: bool = True, say: Callable[[str], None] = lambda _: None
+) -> Ledger | None:
+    """Open the ledger that the experiment names, or return None if the search is not private.
+
+    A ledger is created only when a search starts, never for an exported file, and `say` tells it.
+    """
     from tuner.privacy.ledger.ledger import Ledger
 
-    return Ledger.open(prepared.experiment.ledger, create=create) if prepared.plan.private else None
+    if not prepared.plan.private:
+        return None
+    url, create = prepared.experiment.ledger, create and prepared.experiment.exported_from is None
+    new = create and not Ledger.exists(url)
+    ledger = Ledger.open(url, create=create)
+    if new:
+        say(f"new ledger at {ledger.url}: it knows no earlier search")
+    return ledger
+
+
+def require_origin(prepared: ReadySearch) -> None:
+    """Raise a LedgerError if an exported file is used with another or an older ledger than it was exported from."""
+    from tuner.privacy.ledger.ledger import Ledger
+
+    origin, url = prepared.experiment.exported_from, prepared.experiment.ledger
+    if origin is None:
+        return
+    why = "there is no ledger"
+    if Ledger.exists(url):
+        ledger = Ledger.open(url, create=False)
+        state = ledger.state_at(prepared.owner, origin.entries)
+        if ledger.id != origin.ledger:
+            why = "it has another id"
+        elif (state.seq, state.head) != (origin.entries, origin.head):
+            why = f"data set {prepared.owner!r} lacks the entries that it had at the export"
+        else:
+            return
+    raise LedgerError(
+        "ledger-not-origin",
+        f"{prepared.path} was exported from the ledger {origin.ledger}, but {url} is not that ledger: {why}. Only that "
+        "ledger has the charges of these records. Restore it, or correct `ledger`.",
+    )
 
 
 def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
@@ -55,6 +95,10 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
             than earlier searches. Nothing was written.
     """
     plan = prepared.plan
+    own: dict[str, object] = {}
+    if is_own(prepared.request):
+        near = near_names(ledger, prepared.owner, prepared.about, user=ledger.user())
+        own = {"own": public_facts(prepared.about), "near": near}
     chosen = {"public_search": read_json(sweep.public_search)} if sweep.public_search.exists() else {}
     ledger.open_search(
         prepared.owner,
@@ -65,16 +109,17 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
         validation=plan.validation_filter,
         validation_claim=plan.validation_claim,
         unit=plan.unit,
-        fingerprint=records_fingerprint(prepared.request),
+        fingerprint=keyed_fingerprint(ledger, prepared.request),
         division=division_of(ledger, prepared.experiment, prepared.request),
         details={
             "experiment": plan.name,
             "method": plan.method,
             "model": plan.model,
             "trials": plan.trials,
-            "settings": settings_hash(prepared.experiment),
+            "settings": settings_hash(prepared.experiment, ledger.id),
             "plan": plan_hash(plan),
             "split": split_of(prepared.experiment),
+            **own,
             **chosen,
         },
     )
@@ -148,7 +193,13 @@ def split_of(experiment: Experiment) -> dict[str, object]:
 
 
 def hold_to_ledger(
-    state: SearchState, experiment: Experiment, plan: Plan, *, request: DatasetRequest, division: Division | None
+    ledger: Ledger,
+    state: SearchState,
+    experiment: Experiment,
+    plan: Plan,
+    *,
+    request: DatasetRequest,
+    division: Division | None,
 ) -> None:
     """Raise a TunerError if a sweep's settings, plan, records or users differ from those in its ledger entry.
 
@@ -157,12 +208,12 @@ def hold_to_ledger(
     users = state.division and replace(state.division, stored=None)
     details, scores = state.details, None if state.validation is None else state.validation.filter
     compared = (
-        ("the settings", settings_hash(experiment), details.get("settings")),
+        ("the settings", settings_hash(experiment, ledger.id), details.get("settings")),
         ("the plan", (plan.training_filter, plan.unit, plan.private), (state.filter, state.unit, True)),
         ("the plan", (plan.epsilon, plan.delta), (state.epsilon, state.delta)),
         ("the plan", (plan.validation_filter, plan.validation_claim), (scores, state.validation_claim)),
         ("the plan", plan_hash(plan), details.get("plan")),
-        ("the records", records_fingerprint(request), state.fingerprint),
+        ("the records", keyed_fingerprint(ledger, request), state.fingerprint),
         ("the users", division and division.named, users),
     )
     for what, now, charged in compared:
@@ -190,9 +241,10 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
             f"{prepared.experiment.privacy.private} in its experiment file. Restore both files from a copy.",
         )
     starting = _never_entered(sweep)
-    ledger = open_ledger(prepared, create=starting)
+    ledger = open_ledger(prepared, create=False)
     if ledger is None:
         refuse_if_charged(sweep, prepared.experiment.ledger)
+        admit_open_use(prepared.experiment.ledger, prepared.request).require(sweep.id, void=None)
         return None
     if sweep.id not in _searches(ledger):
         if not starting:
@@ -206,7 +258,7 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
     # Compare the stored file, because the noise of the requested experiment was copied from the plan.
     stored = load_experiment(sweep.experiment)
     division = division_of(ledger, stored, prepared.request)
-    hold_to_ledger(state, stored, prepared.plan, request=prepared.request, division=division)
+    hold_to_ledger(ledger, state, stored, prepared.plan, request=prepared.request, division=division)
     if reopen:
         ledger.reopen_search(sweep.id, division=division)
     return ledger

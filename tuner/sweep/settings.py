@@ -65,13 +65,15 @@ def located(experiment: Experiment) -> Experiment:
     )
 
 
-def settings_hash(experiment: Experiment) -> str:
+def settings_hash(experiment: Experiment, ledger_id: str) -> str:
     """Return the SHA-256 hash of all settings that must not change. The ledger stores it with the claim.
 
-    The hash does not cover paths, because the data are identified by their fingerprint, and the ledger by its entries.
+    The hash does not cover paths, because the data are identified by their fingerprint, and the ledger by its id, which
+    the hash covers.
     """
     elsewhere = (*_MAY_CHANGE, "ledger")
-    return _sha256({key: value for key, value in _values(experiment).items() if not key.startswith(elsewhere)})
+    kept = {key: value for key, value in _values(experiment).items() if not key.startswith(elsewhere)}
+    return _sha256(kept | {"ledger": ledger_id})
 
 
 def plan_hash(plan: Plan) -> str:

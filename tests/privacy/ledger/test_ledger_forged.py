@@ -212,7 +212,7 @@ def test_names_and_records_belong_to_one_data_set() -> None:
     states = {"digits": checked_state_after({}, first)}
     for more, code in (
         ({"fingerprint": None}, "search-name-taken"),
-        ({"search": "t", "fingerprint": "sha256:1"}, "dataset-known-otherwise"),
+        ({"search": "t", "fingerprint": "sha256:1"}, "records-not-admitted"),
     ):
         (second,) = chained([opening(**more)], dataset="other")
         with raises_code(LedgerCorruptError, "ledger-entry-not-allowed") as caught:

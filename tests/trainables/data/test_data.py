@@ -292,7 +292,7 @@ def test_sets_that_share_records_share_budget_and_fingerprint(tmp_path: Path) ->
     request = own(tmp_path)
     first = records_fingerprint(request)
     assert first == records_fingerprint(replace(request, name="another"))
-    assert records_fingerprint(own(tmp_path, x_train=np.zeros((6, 3)))) != first
+    assert records_fingerprint(own(tmp_path, x_train=np.full((6, 3), 2.0))) != first
 
 
 def test_importing_it_loads_nothing_heavy() -> None:

@@ -21,6 +21,7 @@ __all__ = [
     "rounded_up",
     "settings_text",
     "splits_text",
+    "void_text",
     "words",
 ]
 
@@ -117,6 +118,13 @@ def _split(split: Mapping[str, Any] | None) -> str:
 def other_searches_text(searches: Sequence[Mapping[str, Any]]) -> str:
     """Return one line about the data set's other searches, without the card's own search."""
     return "; ".join(_other_search(search) for search in searches) or "none"
+
+
+def void_text(voids: Sequence[Mapping[str, Any]]) -> str:
+    """Return one line about the uses of records without protection for which the owner gave up the total."""
+    return (
+        "; ".join(f"since {plain(each['day'])}, {plain(each['use'])}: {plain(each['why'])}" for each in voids) or "no"
+    )
 
 
 def _other_search(search: Mapping[str, Any]) -> str:

@@ -15,8 +15,10 @@ from tuner.privacy.ledger.state import Committed, DatasetState, SearchState, exa
 __all__ = [
     "admit",
     "admit_name",
+    "admit_own",
     "admit_search",
     "check_pools",
+    "not_admitted",
     "order_filter",
     "require_name",
     "require_search",
@@ -157,7 +159,7 @@ def require_unsampled(mechanism: SampledGaussian) -> None:
 
 
 def admit_name(states: Mapping[str, DatasetState], dataset: str, search: str, fingerprint: str | None) -> None:
-    """Refuse a search if its name is taken, or if the ledger knows its records under another data set's name."""
+    """Refuse a search if its name is taken, or if the ledger knows its records as public or under another name."""
     for state in states.values():
         if search in state.by_name:
             raise LedgerError(
@@ -165,12 +167,30 @@ def admit_name(states: Mapping[str, DatasetState], dataset: str, search: str, fi
                 f"A search named {search!r} exists on data set {state.dataset!r}. Choose another name, or resume it.",
             )
     for state in states.values():
-        if fingerprint in state.fingerprints and state.dataset != dataset:
-            raise BudgetRefusedError(
-                "dataset-known-otherwise",
-                f"The ledger knows these records already, as data set {state.dataset!r}. Name the data set "
-                f"{state.dataset!r} instead of {dataset!r}.",
-            )
+        if fingerprint in state.public or (fingerprint in state.fingerprints and state.dataset != dataset):
+            raise not_admitted()
+
+
+def admit_own(states: Mapping[str, DatasetState], dataset: str) -> None:
+    """Refuse a user's own records under a new name if the ledger holds other own records as private.
+
+    The new name may hide records that the ledger knows. To compare them here would tell whoever asks whether a guess of
+    the records is right, so a right and a wrong guess get the same answer.
+    """
+    entered = dataset in states and (states[dataset].cap is not None or states[dataset].searches)
+    if not entered and any(state.has_own for state in states.values()):
+        raise not_admitted()
+
+
+def not_admitted() -> BudgetRefusedError:
+    """Return the refusal of records. It is the same for all reasons, so it tells nothing about any record."""
+    return BudgetRefusedError(
+        "records-not-admitted",
+        "The ledger does not admit these records for this use: it may hold them as private, or the owner of the data "
+        "has not entered them. The reason is not told, because it would tell about records. Nothing was charged. Ask "
+        "the owner. `tune budget public NAME FILE` enters a file that everyone may see, and `tune budget set NAME "
+        "--epsilon E --delta D` enters a new private data set. Records that the ledger holds keep their name.",
+    )
 
 
 def require_search(states: Mapping[str, DatasetState], search: str) -> SearchState:

@@ -11,7 +11,6 @@ from typing import Any
 from sqlalchemy import Connection
 
 from tuner.errors import LedgerCorruptError
-from tuner.privacy.accountant.filters import FILTERS
 from tuner.privacy.ledger.division import known_pairs
 from tuner.privacy.ledger.entries import Entry, canonical, entry_hash
 from tuner.privacy.ledger.prices import check_prices
@@ -138,24 +137,13 @@ class Write:
         """
         before = self.states.get(dataset, DatasetState(dataset=dataset))
         body = canonical(data)
-        time = _time_of(before, kind, data)
+        # Only the day. The hours of charges would tell when trials ended, and how many runs a sealed search made.
+        search = before.by_name.get(str(data.get("search", "")))
+        sealed = search is not None and search.charged_whole
+        time = search.opened_time if search is not None and sealed else datetime.now(UTC).strftime("%Y-%m-%d")
         seq, previous = before.seq + 1, before.head
         digest = entry_hash(dataset=dataset, seq=seq, time=time, kind=kind, body=body, previous=previous)
         entry = Entry(dataset=dataset, seq=seq, time=time, kind=kind, body=body, previous=previous, hash=digest)
         # Readers apply the same rules, so they accept every entry that is written.
         self.states[dataset] = state_after(self.states, entry)
         self.last = self._store.append(self._connection, entry)
-
-
-def _time_of(before: DatasetState, kind: str, data: dict[str, Any]) -> str:
-    """Return the time of a new entry. For every entry of a sealed search, return the day on which the search opened.
-
-    The time at which a sealed search ended would reveal the number of its runs.
-    """
-    now = datetime.now(UTC)
-    search = before.by_name.get(str(data.get("search", "")))
-    if search is not None and search.charged_whole:
-        return search.opened_time
-    if kind == "open_search" and FILTERS[data["filter"]["kind"]].charged_whole:
-        now = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    return now.isoformat(timespec="microseconds")

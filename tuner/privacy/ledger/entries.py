@@ -43,9 +43,9 @@ class Entry:
     Attributes:
         dataset: name of the data set.
         seq: number of the entry within the data set: 1, 2, 3, … without a gap.
-        time: time at which the entry was written, UTC, ISO 8601. It is for people only; no rule uses it.
-        kind: `cap`, `grant`, `open_search`, `begin`, `reserve`, `lease`, `settle`, `close_search`, `reopen_search` or
-            `card`.
+        time: day on which the entry was written, UTC, such as `2026-11-24`. It is for people only; no rule uses it.
+        kind: `cap`, `grant`, `public`, `void`, `open_search`, `begin`, `reserve`, `lease`, `settle`, `close_search`,
+            `reopen_search` or `card`.
         body: content of the entry, as canonical JSON.
         previous: hash of the previous entry, or `GENESIS`.
         hash: SHA-256 of the other fields, hexadecimal.

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from tuner.errors import BudgetRefusedError
 from tuner.privacy.ledger.admission import admit
 from tuner.privacy.ledger.entries import Entry
-from tuner.privacy.ledger.state import DatasetCap, DatasetState, SearchState, exact_sum
+from tuner.privacy.ledger.state import DatasetCap, DatasetState, SearchState, Void, exact_sum
 
 __all__ = [
     "Line",
@@ -26,6 +26,7 @@ __all__ = [
     "rule",
     "search_lines",
     "share_lines",
+    "void_text",
     "within_cap",
 ]
 
@@ -38,8 +39,8 @@ class Line:
     """One event of the history.
 
     Attributes:
-        time: UTC by the writer's clock, such as `2026-11-21 19:09:29`; only the day for a sealed search.
-        what: `cap`, `share`, `opened`, `closed`, `reopened` or `card`.
+        time: UTC day by the writer's clock, such as `2026-11-21`.
+        what: `cap`, `share`, `public`, `void`, `opened`, `closed`, `reopened` or `card`.
         text: the event in words.
         search: name of the search; None if the event is not about a search.
         user: user of the search or of the share; None if the event is about neither.
@@ -82,7 +83,7 @@ class SearchLine:
         validation: (ε, δ) for the validation records; None if the guarantee does not cover the scores.
         status: `open`, `closed` or `sealed`.
         counts: whether the claim counts against the cap.
-        opened: time of opening; only the day for a sealed search.
+        opened: day of opening.
         steps_spent: number of charged training steps.
         steps_reserved: number of training steps that are reserved and not yet charged.
         cards: SHA-256 of each issued privacy card; empty for a sealed search.
@@ -130,7 +131,7 @@ def lines(history: History) -> list[Line]:
     """Return the events of a data set, oldest first. Reservations and charges of single trials are left out."""
     return [
         Line(
-            time=_shown(entry.time, day_only=search is not None and search.charged_whole),
+            time=_shown(entry.time),
             what=what,
             text=text,
             search=None if search is None else search.search,
@@ -144,10 +145,8 @@ def lines(history: History) -> list[Line]:
 def points(history: History) -> list[Point]:
     """Return the committed ε and the cap after each event of `lines`."""
     found: list[Point] = []
-    for entry, state, _, _, search in _events(history):
+    for entry, state, *_ in _events(history):
         moment = _moment(entry.time)
-        if search is not None and search.charged_whole and moment is not None:
-            moment = moment.replace(hour=0, minute=0, second=0, microsecond=0)
         last = found[-1].moment if found else None
         if last is not None and (moment is None or moment < last):
             moment = last
@@ -208,6 +207,14 @@ def within_cap(state: DatasetState) -> bool | None:
     return True
 
 
+def void_text(void: Void) -> str:
+    """Return in words since when, and why, a data set's total is void."""
+    return f"TOTAL VOID since {void.day}: records were used {_USES[void.use]} (sweep {void.sweep}; reason: {void.why})"
+
+
+_USES = {"public": "in a public search", "not private": "without privacy"}
+
+
 def _events(history: History) -> Iterator[tuple[Entry, DatasetState, str, str, SearchState | None]]:
     """For each entry that the history shows, yield the entry, the state after it and the result of `_words`."""
     for entry, state in history:
@@ -225,6 +232,10 @@ def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | N
         if not data["epsilon"]:
             return "share", f"The share of {data['user']} was revoked.", None
         return "share", f"{data['user']} was granted a share of ε = {data['epsilon']:g}, δ = {data['delta']:g}.", None
+    if entry.kind == "public":
+        return "public", "Records were entered under this name as public, so that searches may use them freely.", None
+    if entry.kind == "void":
+        return "void", f"{void_text(state.voids[-1])} by {data['user']}.", None
     search = state.by_name[data["search"]]
     if entry.kind == "open_search":
         return "opened", _opened(search), search
@@ -271,7 +282,7 @@ def _search_line(search: SearchState) -> SearchLine:
         validation=search.validation_claim,
         status="sealed" if hidden else search.status,
         counts=search.counts,
-        opened=_shown(search.opened_time, day_only=hidden),
+        opened=_shown(search.opened_time),
         trials=None if hidden else len(search.trials),
         steps_spent=None if hidden else search.leased_steps,
         steps_reserved=None if hidden else search.reserved_steps,
@@ -279,11 +290,9 @@ def _search_line(search: SearchState) -> SearchLine:
     )
 
 
-def _shown(time: str, *, day_only: bool) -> str:
+def _shown(time: str) -> str:
     moment = _moment(time)
-    if moment is None:
-        return "unknown"
-    return moment.strftime("%Y-%m-%d" if day_only else "%Y-%m-%d %H:%M:%S")
+    return "unknown" if moment is None else moment.strftime("%Y-%m-%d")
 
 
 def _moment(time: str) -> datetime | None:

@@ -18,10 +18,13 @@ from pathlib import Path
 
 from tuner.errors import LedgerError
 
-__all__ = ["ENVIRONMENT", "LedgerKey", "created_key", "key_file", "read_key"]
+__all__ = ["ENVIRONMENT", "RECORDS_PURPOSE", "LedgerKey", "created_key", "key_file", "read_key"]
 
 ENVIRONMENT = "DP_TUNER_LEDGER_KEY"
 """Environment variable that names the key's file."""
+
+RECORDS_PURPOSE = "records"
+"""Purpose of the digest of a data set's records."""
 
 _BYTES = 32
 _TEXT = re.compile(r"[0-9a-f]{64}\n?")

@@ -19,7 +19,14 @@ import numpy as np
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
 from tuner.privacy.accountant.filters import Filter
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
-from tuner.privacy.ledger.admission import check_pools, order_filter, require_name, require_search, units_at
+from tuner.privacy.ledger.admission import (
+    admit_own,
+    check_pools,
+    order_filter,
+    require_name,
+    require_search,
+    units_at,
+)
 from tuner.privacy.ledger.chain import Chain, Write
 from tuner.privacy.ledger.division import Division, known_pairs, require_compatible
 from tuner.privacy.ledger.entries import Entry, canonical
@@ -140,6 +147,26 @@ class Ledger:
                 )
             write(dataset, "grant", {"user": user, "epsilon": 0.0, "delta": 0.0})
 
+    def enter_public(self, dataset: str, fingerprint: str) -> None:
+        """Enter records that everyone may see, by their keyed checksum. Only an owner of the data should do this.
+
+        Raise `BudgetRefusedError` if the ledger holds the records, or the name, as private.
+        """
+        require_name(dataset, "dataset")
+        require_name(fingerprint, "fingerprint")
+        with self._chain.write() as write:
+            write(dataset, "public", {"fingerprint": fingerprint, "user": self.user()})
+
+    def void_total(self, dataset: str, *, use: str, why: str, sweep: str) -> None:
+        """Record, before a sweep uses the records without protection, that the data set's total is void from now on.
+
+        `use` is `public` or `not private`. Only an owner of the data should do this.
+        """
+        require_name(dataset, "dataset")
+        require_name(why, "reason")
+        with self._chain.write() as write:
+            write(dataset, "void", {"use": use, "why": why, "sweep": sweep, "user": self.user()})
+
     def open_search(
         self,
         dataset: str,
@@ -170,10 +197,11 @@ class Ledger:
                 δ, which are the default.
             unit: unit of protection, `record` or `user`.
             user: user whose share the search uses; `user()` by default.
-            fingerprint: checksum of the data. Data that the ledger knows under another name are refused.
+            fingerprint: keyed checksum of the data. Data that the ledger knows as public or under another name are
+                refused.
             division: how the records are divided among users, if the unit is a user. Records that earlier searches have
                 too must belong to the same users.
-            details: notes on the search, as plain JSON.
+            details: notes on the search, as plain JSON. The key `own` says that the records are the user's own.
 
         Raises:
             BudgetRefusedError: the claim exceeds the data set's cap or the user's share, a filter exceeds its claim,
@@ -213,11 +241,13 @@ class Ledger:
             "delta": float(delta),
             "fingerprint": fingerprint,
             "details": dict(details or {}),
-            # Cards show a hash that covers this entry. Without a nonce, one could test guesses of the checksum.
+            # Cards show a hash that covers this entry. The nonce hides whatever in it could be guessed.
             "nonce": secrets.token_hex(16),
         }  # fmt: skip
         canonical(body)
         with self._chain.write() as write:
+            if "own" in (details or {}):
+                admit_own(write.states, dataset)
             body["division"] = None if division is None else _entered(write, dataset, search, division)
             write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), filter, validation)})
 

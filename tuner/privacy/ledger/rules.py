@@ -23,6 +23,7 @@ from tuner.privacy.ledger.state import (
     SearchState,
     Share,
     TrialAccount,
+    Void,
     exact_sum,
 )
 
@@ -78,6 +79,10 @@ def state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetStat
             changed = _cap(state, data)
         case "grant":
             changed = _grant(state, data)
+        case "public":
+            changed = _public(states, state, data)
+        case "void":
+            changed = replace(state, voids=(*state.voids, _void(data, entry)))
         case "open_search":
             admit_name(states, entry.dataset, data["search"], data["fingerprint"])
             changed = _open(state, data, entry)
@@ -131,6 +136,28 @@ def _grant(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
             f"δ = {state.cap.delta!r}. {lacking}. Grant less, or lower another share first.",
         )
     return replace(state, grants=state.grants.with_item(user, share))
+
+
+def _public(states: Mapping[str, DatasetState], state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
+    fingerprint = data["fingerprint"]
+    if not isinstance(fingerprint, str):
+        raise TypeError("the fingerprint must be text")
+    private = next((each.dataset for each in states.values() if fingerprint in each.fingerprints), None)
+    if private is None and state.is_private:
+        private = state.dataset
+    if private is not None:  # only owners of the data can write this entry, so they may see the name
+        raise BudgetRefusedError(
+            "records-known-private",
+            f"The ledger holds these records as private, as data set {private!r}. They cannot be entered as public.",
+        )
+    return replace(state, public=state.public | {fingerprint})
+
+
+def _void(data: Mapping[str, Any], entry: Entry) -> Void:
+    found = Void(entry.time, data["use"], data["why"], data["sweep"])
+    if found.use not in {"public", "not private"} or not all(isinstance(text, str) for text in vars(found).values()):
+        raise ValueError("a void total needs a use and a reason")
+    return found
 
 
 def _open(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> DatasetState:

@@ -25,6 +25,7 @@ __all__ = [
     "SearchState",
     "Share",
     "TrialAccount",
+    "Void",
     "exact_sum",
 ]
 
@@ -64,6 +65,23 @@ class Share:
 
     epsilon: float
     delta: float
+
+
+@dataclass(frozen=True)
+class Void:
+    """Use of records without protection, for which the owner gave up the data set's total.
+
+    Attributes:
+        day: UTC day of the entry.
+        use: `public` or `not private`.
+        why: reason, in the owner's words.
+        sweep: id of the sweep that used the records.
+    """
+
+    day: str
+    use: str
+    why: str
+    sweep: str
 
 
 @dataclass(frozen=True)
@@ -300,7 +318,9 @@ class DatasetState:
         by_name: searches by name, in the order in which they were opened.
         committed: sums over the searches whose claims count against the cap.
         committed_of: the same sums for each user, over the user's own searches.
-        fingerprints: checksums of the searches' data.
+        fingerprints: keyed checksums of the searches' data.
+        public: keyed checksums of records that the owner entered as public under this name.
+        voids: uses for which the owner gave up the total; the total is void if there is one.
         seq: number of entries.
         head: hash of the last entry.
     """
@@ -312,6 +332,8 @@ class DatasetState:
     committed: Committed = Committed()
     committed_of: Persistent[str, Committed] = field(default_factory=Persistent)
     fingerprints: frozenset[str] = frozenset()
+    public: frozenset[str] = frozenset()
+    voids: tuple[Void, ...] = ()
     seq: int = 0
     head: str = GENESIS
 
@@ -319,6 +341,16 @@ class DatasetState:
     def searches(self) -> tuple[SearchState, ...]:
         """The searches, in the order in which they were opened."""
         return tuple(self.by_name.values())
+
+    @property
+    def has_own(self) -> bool:
+        """Whether a search used the user's own records under this name, so that the ledger holds them as private."""
+        return any("own" in search.details for search in self.searches)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the ledger holds the records of this name as private: they have a cap, or a search that counts."""
+        return self.cap is not None or self.committed.searches > 0
 
     @property
     def committed_epsilon(self) -> float:

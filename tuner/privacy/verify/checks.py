@@ -12,6 +12,7 @@ from tuner.privacy.card.curve import picture_numbers, render_svg
 from tuner.privacy.card.own_words import EXPORTED, own_words_of
 from tuner.privacy.card.page import render_markdown
 from tuner.privacy.card.sections.exported import SCHEMA_VERSION
+from tuner.privacy.ledger.history import void_text
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.state import DatasetState
 from tuner.privacy.verify.differences import clipped, differences, short
@@ -84,6 +85,9 @@ def _checks(
         yield _division(ledger, dataset)
     entries = [(entry.kind, entry.data) for entry, _ in ledger.entries(dataset) if entry.seq <= seq]
     yield from second_opinion(card, entries, search)
+    now = ledger.dataset_state(dataset)
+    if now.voids:
+        yield Check("the data set's total today", ok=True, detail="; ".join(map(void_text, now.voids)))
     if page is not None:
         yield _page(card, page)
     if picture is not None:

@@ -15,7 +15,7 @@ from tuner.privacy.verify.accountant.bounds import (
     judge,
     within,
 )
-from tuner.privacy.verify.accountant.entries_recount import Counted, may_make, recount
+from tuner.privacy.verify.accountant.entries_recount import Counted, may_make, recount, voided
 from tuner.privacy.verify.differences import short
 from tuner.privacy.verify.report import Check, not_judged
 
@@ -43,6 +43,13 @@ def second_opinion(
     searches, epsilon_sum, delta_sum = recount(entries)
     found = searches[search]
     yield _total(card["dataset_budget"], (float(epsilon_sum), float(delta_sum)))
+    void, said = voided(entries), [(each["use"], each["why"]) for each in card["dataset_budget"]["void"]]
+    yield Check(
+        "data set's total, void or not",
+        ok=said == void,
+        detail=f"the card says that it is {'void' if said else 'not void'}; by a recount of the ledger it is "
+        f"{'void' if void else 'not void'}",
+    )
     caps = {pool: card[f"{pool}_cap"] for pool in ("training", "validation") if card[f"{pool}_cap"] is not None}
     yield Check(
         "every pool is on the card",

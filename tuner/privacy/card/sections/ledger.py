@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tuner.privacy.card.sections.section import CardSection, Field, Subject
-from tuner.privacy.card.text import other_searches_text, splits_text
+from tuner.privacy.card.text import other_searches_text, splits_text, void_text
 from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.history import within_cap
 from tuner.privacy.ledger.odometer import read_dataset
-from tuner.privacy.ledger.state import DatasetState
+from tuner.privacy.ledger.state import DatasetState, SearchState
 
 __all__ = ["DATASET_BUDGET", "LEDGER"]
 
@@ -25,6 +25,8 @@ def _budget(subject: Subject) -> dict[str, Any]:
         "committed_epsilon": state.committed_epsilon,
         "committed_delta": state.committed_delta,
         "within_cap": within_cap(state),
+        "void": [{"day": void.day, "use": void.use, "why": void.why} for void in state.voids],
+        "naming": _naming(search),
         "user": search.user,
         "share": {"epsilon": share.epsilon, "delta": share.delta} if share else None,
         "committed_by_user": {"epsilon": by_user[0], "delta": by_user[1]},
@@ -51,6 +53,17 @@ def _budget(subject: Subject) -> dict[str, Any]:
     }
 
 
+def _naming(search: SearchState) -> str:
+    if "own" not in search.details:
+        return "the records are recognised as a shipped data set, whatever their order or file"
+    near = ", ".join(search.details.get("near", ()))
+    return (
+        "ASSUMED: the total rests on the owner's naming. The same records are recognised in any order and type of "
+        "number, but a file in which a label was changed or a record is missing counts as other records"
+        + (f". Data sets of the same shape and user when the search was opened: {near}" if near else "")
+    )
+
+
 def _rule(state: DatasetState) -> str:
     if state.cap is None:
         return "none: the owner has set no cap; the (ε, δ) of all searches add up"
@@ -73,6 +86,8 @@ DATASET_BUDGET = CardSection(
         "committed_epsilon": Field("ε committed"),
         "committed_delta": Field("δ committed"),
         "within_cap": Field("within the cap"),
+        "void": Field("TOTAL VOID, because the owner let records be used without protection", void_text),
+        "naming": Field("what the total rests on"),
         "user": Field("user who ran this search"),
         "share": Field("share of that user"),
         "committed_by_user": Field("committed by that user"),

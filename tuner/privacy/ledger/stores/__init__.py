@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -10,7 +13,7 @@ from tuner.privacy.ledger.stores.postgresql import Postgres
 from tuner.privacy.ledger.stores.sqlite import Sqlite
 from tuner.privacy.ledger.stores.store import Backend, Store, masked
 
-__all__ = ["Backend", "Store", "absolute_url", "masked", "open_store", "store_exists"]
+__all__ = ["Backend", "Store", "absolute_url", "default_url", "masked", "open_store", "store_exists"]
 
 
 def open_store(url: str, *, create: bool) -> Store:
@@ -26,6 +29,12 @@ def store_exists(url: str) -> bool:
 def absolute_url(url: str) -> str:
     """Return the URL with which a process in any folder can open the ledger."""
     return _backend(url).url
+
+
+def default_url() -> str:
+    """Return the URL of the default ledger. It is the same in every folder, so that no folder hides a charge."""
+    home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return f"sqlite:///{Path(home).expanduser().absolute()}/dp-tuner/ledger.db"
 
 
 def _backend(url: str) -> Backend:

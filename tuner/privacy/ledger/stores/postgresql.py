@@ -62,7 +62,7 @@ CREATE TRIGGER meta_is_final BEFORE UPDATE OR DELETE OR TRUNCATE ON {_NAMESPACE}
 _VOUCH = f"""
 CREATE FUNCTION {_NAMESPACE}.vouch() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$ BEGIN
-    IF NEW.kind IN ('cap', 'grant', 'revoke') AND
+    IF NEW.kind IN ('cap', 'grant', 'public', 'void') AND
         (SELECT pg_has_role(session_user, relowner, 'MEMBER') FROM pg_class WHERE oid = TG_RELID) IS NOT TRUE
     THEN RAISE EXCEPTION USING ERRCODE = '{_NOT_THEIRS}',
         MESSAGE = 'only an owner of the ledger can set caps and shares, and ' || session_user || ' is none';
@@ -185,7 +185,7 @@ class Postgres(Backend):
 
     def check_author(self, connection: Connection, entry: Entry) -> None:
         """Raise `LedgerError` for an entry that the server's trigger would refuse for this role."""
-        if entry.kind in {"cap", "grant"} and not connection.execute(_OWNS).scalar_one():
+        if entry.kind in {"cap", "grant", "public", "void"} and not connection.execute(_OWNS).scalar_one():
             raise LedgerError(
                 "ledger-not-owner",
                 f"{self.user()} may not set caps and shares in {self.url}, because that role does not own the tables. "

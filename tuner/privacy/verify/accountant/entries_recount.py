@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["Counted", "may_make", "recount"]
+__all__ = ["Counted", "may_make", "recount", "voided"]
 
 Steps = Counter[tuple[float, float]]
 
@@ -76,6 +76,11 @@ def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
     epsilon = sum((Decimal(repr(float(search.epsilon))) for search in held), Decimal(0))
     delta = sum((Decimal(repr(float(search.delta))) for search in held), Decimal(0))
     return found, epsilon, delta
+
+
+def voided(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, str]]:
+    """Return (use, reason) of each use of the records for which the owner gave up the data set's total."""
+    return [(body["use"], body["why"]) for kind, body in entries if kind == "void"]
 
 
 def may_make(body: Mapping[str, Any], run: tuple[float, float, int]) -> bool:

@@ -1,0 +1,180 @@
+"""The ledger is asked about every data set that a command reads, tells nothing of records, and is never made aside."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from command_fakes import Tune, write_images
+from test_own_records import write_own, write_records
+
+from trainables.data import DatasetRequest, records_fingerprint
+from tuner.privacy.card.card import card_text
+from tuner.privacy.ledger.ledger import Ledger
+
+CAP = ("--epsilon", "99", "--delta", "1e-4")
+OPEN = {"privacy__private": False, "search__trials": 1, "trainable__epochs": 0.2, "search__rungs": 1}
+
+
+def digits_in_public(tune: Tune) -> str:
+    """A public search on `digits`, and a charged run on images of one's own."""
+    write_images(tune.folder / "mine.npz", 500)
+    return tune.write(
+        "public.yaml",
+        name="public",
+        dataset={"name": "mine", "path": "mine.npz", "public_size": 500},
+        privacy={"epsilon": 8.0, "accounting": "public"},
+        search__public={"name": "digits"},
+        search__trials=1,
+        trainable__epochs=0.5,
+    )
+
+
+@pytest.mark.parametrize("kind", ["public", "not private"])
+def test_a_set_that_the_ledger_holds_as_private_is_used_only_when_its_total_is_void(tune: Tune, kind: str) -> None:
+    file = digits_in_public(tune) if kind == "public" else tune.write("study.yaml", name="study", **OPEN)
+    tune("budget", "set", "digits", *CAP)
+    said = tune("run", file, "--local", code=3)
+    assert "[records-not-admitted]" in said.err
+    assert "digits" not in said.err.partition("error:")[2]
+    assert (tune.sweeps, tune.entries) == ([], ["cap"])
+    tune("run", file, "--local", "--quiet", "--void-total", "a study of noise")
+    assert tune.entries[:2] == ["cap", "void"], "before the first step"
+    # Every view says so from now on, the card of a later search and its check too.
+    later = tune.write(search__trials=1)
+    views = [
+        tune("budget", "show", "digits").text,
+        tune("plan", later, "--no-timing").text,
+        tune("run", later, "--local").text,
+        tune("budget", "report", "digits", "--out", "page.html").text + (tune.folder / "page.html").read_text(),
+    ]
+    tune("export", "tiny")
+    card = Path("exports/tiny/privacy_card.json")
+    views += [tune("verify", str(card)).text, card.with_suffix(".md").read_text()]
+    for view in views:
+        assert "void" in view.lower()
+        assert "a study of noise" in view
+    assert tune("budget", "show", "digits", "--json").json["datasets"][0]["guarantee"] is None
+    # The control: a card that keeps silent about it is refused, by the second count as well.
+    read = json.loads(card.read_text())
+    read["dataset_budget"]["void"] = []
+    card.write_text(card_text(read))
+    checks = tune("verify", str(card), "--json", code=1).json["checks"]
+    assert any("void" in each["name"] and each["ok"] is False for each in checks)
+
+
+def test_a_set_that_no_ledger_knows_stays_free(bare: Tune) -> None:
+    said = bare("run", bare.write(**OPEN), "--local", "--quiet", "--set", f"tracking.uri=sqlite:///{bare.folder}/m.db")
+    assert "VOID" not in said.text
+    assert not (bare.folder / "dp-tuner").exists(), "a search without privacy makes no ledger"
+
+
+@pytest.fixture
+def held(tune: Tune) -> Tune:
+    """A ledger that holds records of one's own as private; `right.npz` has them in another order, `wrong.npz` not."""
+    write_records(tune.folder / "own.npz")
+    tune("run", write_own(tune), "--local", "--quiet")
+    write_records(tune.folder / "right.npz", packed=True)
+    write_records(tune.folder / "wrong.npz", key=1)
+    return tune
+
+
+def test_a_right_and_a_wrong_guess_get_one_answer(held: Tune) -> None:
+    entries, answers = held.entries, set()
+    for guess in ("right", "wrong"):
+        for changes in (OPEN, {}):
+            file = write_own(held, "guess", dataset__path=f"{guess}.npz", **changes)
+            answers.add(held("run", file, "--local", "--json", code=3).err)
+    assert len(answers) == 1
+    assert held.entries == entries
+    # The owner sees the reason, and what the owner entered runs.
+    said = held("budget", "public", "open", "right.npz", code=3).err
+    assert "[records-known-private]" in said
+    assert "'own'" in said
+    held("budget", "public", "open", "wrong.npz")
+    held("run", write_own(held, "guess", dataset__path="wrong.npz", **OPEN), "--local", "--quiet")
+    again = write_own(held, "guess", dataset__path="wrong.npz")
+    assert "[records-not-admitted]" in held("run", again, "--local", code=3).err, "public once, public for ever"
+
+
+def test_the_ledger_has_no_checksum_that_a_guess_can_be_tested_with(held: Tune) -> None:
+    own = DatasetRequest(name="own", path=str(held.folder / "own.npz"), public_size=200)
+    with sqlite3.connect(held.folder / "dp-tuner" / "ledger.db") as raw:
+        bodies = "".join(body for (body,) in raw.execute("SELECT body FROM entries"))
+    assert records_fingerprint(own) not in bodies
+    state = Ledger.open(held.ledger_url).dataset_state("own")
+    (found,) = state.fingerprints
+    assert found in bodies
+    (held.folder / "dp-tuner" / "ledger.db.key").rename(held.folder / "key")
+    assert "[ledger-key]" in held("run", "own.yaml", "--local", code=1).err
+    held("budget", "show", "own")  # a reader needs no key
+
+
+def test_a_total_that_rests_on_a_name_says_so(held: Tune) -> None:
+    held("budget", "set", "twin", *CAP)
+    file = write_own(held, "twin", dataset__path="wrong.npz")
+    for command in (("plan", file, "--no-timing"), ("run", file, "--local")):
+        said = held(*command).text
+        assert "rests on its name" in said
+        assert "same shape and user: own" in said
+    held("export", "twin")
+    card = json.loads((held.folder / "exports" / "twin" / "privacy_card.json").read_text())
+    assert card["dataset_budget"]["naming"].startswith("ASSUMED")
+    assert card["dataset_budget"]["naming"].endswith("opened: own")
+    held("verify", "exports/twin/privacy_card.json")
+
+
+# A ledger is never made as a side effect.
+
+
+def test_a_new_ledger_is_told_and_looking_makes_none(tune: Tune) -> None:
+    file = tune.write()
+    for words in (("plan", file, "--no-timing"), ("run", file, "--dry-run"), ("status",), ("validate", file)):
+        tune(*words)
+    assert not (tune.folder / "dp-tuner").exists()
+    assert "it knows no earlier search" in tune("run", file, "--local").out
+    assert "it knows no earlier search" not in tune("run", file, "--local").out
+
+
+def test_an_exported_file_is_trained_with_its_own_ledger_only(charged: Tune) -> None:
+    folder = charged.folder / "dp-tuner"
+    early = charged.folder / "early"
+    shutil.copytree(folder, early)
+    charged("export", "tiny")
+    charged("budget", "set", "digits", *CAP)
+    charged("export", "tiny", "--out", "late")
+    file = "late/experiment.yaml"
+    charged("plan", file, "--no-timing")  # the control: its own ledger
+    shutil.move(folder, charged.folder / "away")
+    for there in (None, early):
+        if there is not None:
+            shutil.copytree(there, folder)
+        for words in (("train", file, "--local"), ("run", file, "--local"), ("plan", file, "--no-timing")):
+            assert "[ledger-not-origin]" in charged(*words, code=1).err
+        assert folder.exists() == (there is not None)
+    shutil.rmtree(folder)
+    charged("budget", "set", "digits", *CAP)  # another ledger
+    assert "[ledger-not-origin]" in charged("train", file, "--local", code=1).err
+    shutil.rmtree(folder)
+    sweep = charged.sweeps[0].name
+    charged("resume", sweep, "--local", "--set", "search.trials=3", code=1)
+    assert not folder.exists()
+
+
+def test_landscape_asks_the_ledger(look: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(look.folder, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    file = Path("exports/tiny/experiment.yaml")
+    file.write_text(file.read_text().replace(str(look.folder), str(tmp_path / "copy")))
+    words = ("landscape", "exports/tiny", "--public-data", "--records", "20", "--iterations", "1", "--points", "3")
+    look(*words, "--restarts", "1")  # the control: validation records of its own search
+    split = look.write(name="other", dataset__validation={"split_seed": 5}, search__trials=1)
+    ledger = f"sqlite:///{tmp_path}/copy/dp-tuner/ledger.db"
+    shutil.copy(look.folder / "tiny.yaml", tmp_path / "copy" / split)
+    (tmp_path / "copy" / split).write_text((look.folder / split).read_text())
+    monkeypatch.setenv("DP_TUNER_LEDGER", ledger)
+    look("run", split, "--local", "--quiet", "--set", f"tracking.uri=sqlite:///{tmp_path}/m.db")
+    assert "[records-not-admitted]" in look(*words, code=3).err, "they trained in another search"

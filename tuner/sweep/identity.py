@@ -1,0 +1,173 @@
+"""Which records a command may read: the ledger is asked about every data set, not only about the one that is charged.
+
+All reasons of identity give one refusal. An answer that told whether two files have the same records would tell about a
+record, because whoever asks can choose one of the files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainables.data import budget_owner, is_own, records_fingerprint, share_records
+from tuner.errors import BudgetRefusedError
+from tuner.privacy.ledger.admission import not_admitted
+from tuner.privacy.ledger.key import RECORDS_PURPOSE
+from tuner.privacy.ledger.state import DatasetState
+
+if TYPE_CHECKING:
+    from trainables.data import DatasetInfo, DatasetRequest
+    from tuner.experiment import Experiment
+    from tuner.privacy.ledger.ledger import Ledger
+    from tuner.sweep.preflight import ReadySearch
+
+__all__ = [
+    "OpenUse",
+    "admit_open_use",
+    "keyed_fingerprint",
+    "landscape_refusal",
+    "naming_warnings",
+    "near_names",
+    "public_facts",
+]
+
+
+def keyed_fingerprint(ledger: Ledger, request: DatasetRequest) -> str:
+    """Return the HMAC of the records' fingerprint with the operator's key, which the ledger stores."""
+    return ledger.key.digest(RECORDS_PURPOSE, records_fingerprint(request).encode())
+
+
+def public_facts(about: DatasetInfo) -> dict[str, object]:
+    """Return what the ledger stores about the user's own records: the shape of an input and the number of classes."""
+    return {"inputs": list(about.input_shape), "classes": about.classes}
+
+
+def near_names(ledger: Ledger, dataset: str, about: DatasetInfo, *, user: str) -> list[str]:
+    """Return the names of other own data sets of the same shape, classes and user, which may hold the same records."""
+    facts = public_facts(about)
+    states = (ledger.dataset_state(name) for name in ledger.datasets() if name != dataset)
+    return [
+        state.dataset
+        for state in states
+        if any(search.user == user and search.details.get("own") == facts for search in state.searches)
+    ]
+
+
+def naming_warnings(prepared: ReadySearch) -> tuple[str, ...]:
+    """Return what the total of the user's own records rests on, and which data sets of the ledger are near."""
+    from tuner.privacy.ledger.ledger import Ledger
+
+    if not prepared.plan.private or prepared.request.path is None or not is_own(prepared.request):
+        return ()
+    found = [
+        f"the total of {prepared.owner} rests on its name: the same records are recognised in any order, but a file in "
+        "which a label was changed or a record is missing counts as other records. Use one name for one collection of "
+        "records."
+    ]
+    url = prepared.experiment.ledger
+    if Ledger.exists(url):
+        ledger = Ledger.open(url, create=False)
+        near = near_names(ledger, prepared.owner, prepared.about, user=ledger.user())
+        found += [
+            f"the ledger has another data set of the same shape and user: {name}. If the two have records in common, "
+            "use one name, because their totals add up."
+            for name in near
+        ]
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class OpenUse:
+    """Use of records without protection: a public search, or a search with `private: false`.
+
+    Attributes:
+        ledger: the ledger that the experiment names; None if it does not exist.
+        refusal: the error if the ledger does not admit the use; None if it does.
+        voided: data sets whose totals would be void with this use.
+        use: `public` or `not private`.
+    """
+
+    ledger: Ledger | None
+    refusal: BudgetRefusedError | None
+    voided: tuple[str, ...]
+    use: str
+
+    def require(self, sweep: str, *, void: str | None) -> None:
+        """Raise the refusal, unless the totals are void for this sweep. With `void`, a reason, make them void first."""
+        if self.refusal is None:
+            return
+        if self.ledger is None or not self.voided:
+            raise self.refusal
+        open_names = [name for name in self.voided if not _is_void(self.ledger.dataset_state(name), sweep)]
+        if open_names and void is None:
+            raise self.refusal
+        for name in open_names:
+            self.ledger.void_total(name, use=self.use, why=str(void), sweep=sweep)
+
+
+def admit_open_use(url: str, request: DatasetRequest, *, beside: DatasetRequest | None = None) -> OpenUse:
+    """Ask the ledger whether records may be used without protection.
+
+    A shipped data set is refused if the ledger holds it as private. Its records are public, so this tells nothing. For
+    a file of the user's own, the answer does not depend on whether it has the records of a private data set: as soon
+    as the ledger holds own records as private, or the experiment charges own records, the owner must have entered the
+    file (`tune budget public`), and the records are compared there.
+
+    Args:
+        url: URL of the ledger, which is never created here.
+        request: the records to use.
+        beside: the private records of the same experiment, for a public search.
+
+    Raises:
+        LedgerError: the ledger cannot be read, or its key is missing.
+    """
+    from tuner.privacy.ledger.ledger import Ledger
+
+    use = "not private" if beside is None else "public"
+    ledger = Ledger.open(url, create=False) if Ledger.exists(url) else None
+    states = {} if ledger is None else {name: ledger.dataset_state(name) for name in ledger.datasets()}
+    own = is_own(request)
+    named = request.name if own else budget_owner(request)
+    voided = [name for name in (named,) if name in states and states[name].is_private]
+    if not own:
+        # Two shipped data sets are compared by their published contents.
+        same = beside is not None and not is_own(beside) and share_records(request, beside)
+        voided += [budget_owner(beside)] if same and beside is not None else []
+        refused = bool(voided)
+    else:
+        voided += [name for name, state in states.items() if state.has_own and state.is_private]
+        refused = bool(voided)
+        if beside is not None and is_own(beside):
+            voided.append(beside.name)
+            refused = True
+        if refused and ledger is not None and named not in voided:
+            found = keyed_fingerprint(ledger, request)
+            entered = any(found in state.public for state in states.values())
+            refused = not entered or any(found in state.fingerprints for state in states.values())
+    refusal = not_admitted() if refused else None
+    return OpenUse(ledger, refusal, tuple(dict.fromkeys(voided)), use)
+
+
+def landscape_refusal(experiment: Experiment, request: DatasetRequest, *, split: str) -> BudgetRefusedError | None:
+    """Return the refusal if exact losses of these records would undo a guarantee in the ledger, or None.
+
+    The validation and test records of the model's own search are outside its guarantee. But validation records may have
+    trained, or may be protected, in another search of the ledger; and another data set may be held as private.
+    """
+    from tuner.privacy.ledger.ledger import Ledger
+    from tuner.sweep.registration import split_of
+
+    if not Ledger.exists(experiment.ledger):
+        return None
+    ledger, own = Ledger.open(experiment.ledger, create=False), request.name == experiment.dataset.name
+    state = ledger.dataset_state(budget_owner(request))
+    if not own:
+        return not_admitted() if state.is_private else None
+    others = [search for search in state.searches if search.counts] if split == "validation" else []
+    here = split_of(experiment)
+    held = any(search.validation is not None or search.details.get("split") != here for search in others)
+    return not_admitted() if held else None
+
+
+def _is_void(state: DatasetState, sweep: str) -> bool:
+    return any(void.sweep == sweep for void in state.voids)
