@@ -65,7 +65,7 @@ def test_users_are_not_divided_anew_and_every_view_says_so(owned: Tune, scored: 
     verify = ("verify", "out/privacy_card.json")
     assert "yes: the card follows from its ledger" in owned(*verify).text
     # The table of the ledger is held to its chain.
-    with sqlite3.connect(owned.folder / "runs" / "ledger.db") as raw:
+    with sqlite3.connect(owned.ledger_url.removeprefix("sqlite:///")) as raw:
         stored = raw.execute("SELECT search, pairs FROM divisions ORDER BY length(pairs) DESC").fetchone()
         raw.execute("DROP TRIGGER divisions_stay")
         raw.execute("DELETE FROM divisions WHERE search = ?", stored[:1])
@@ -74,7 +74,7 @@ def test_users_are_not_divided_anew_and_every_view_says_so(owned: Tune, scored: 
     charged = owned.entries
     assert "[ledger-division-damaged]" in owned("run", "own.yaml", "--local", "--quiet", code=1).err
     assert owned.entries == charged
-    with sqlite3.connect(owned.folder / "runs" / "ledger.db") as raw:
+    with sqlite3.connect(owned.ledger_url.removeprefix("sqlite:///")) as raw:
         raw.execute("INSERT INTO divisions VALUES (?, ?)", stored)
     assert "WARNING" not in owned("budget", "show").text
     # An operator may say nothing else on the card: it is compared with one built from the ledger.
