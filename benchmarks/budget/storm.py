@@ -78,7 +78,7 @@ class _Storm:
     @property
     def ledger(self) -> Path:
         """The file of the ledger."""
-        return self.folder / "runs" / "ledger.db"
+        return self.folder / "dp-tuner" / "ledger.db"
 
     @property
     def draws(self) -> Draws:
@@ -107,7 +107,7 @@ class _Storm:
             return subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.budget.program", "--draws", "draws", *words],
                 cwd=self.folder,
-                env=child_environment({"RAY_TMPDIR": str(self.folder)}),
+                env=child_environment({"RAY_TMPDIR": str(self.folder), "XDG_DATA_HOME": str(self.folder)}),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

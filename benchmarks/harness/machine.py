@@ -22,12 +22,16 @@ def processor() -> str:
 
 
 def child_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a process that imports this checkout and uses one thread."""
+    """Return the environment of a process that imports this checkout and uses one thread.
+
+    Its default ledger is in the folder in which it runs, never in the user's home.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DP_TUNER_")}
     if "DP_TUNER_DATA" in os.environ:
         environment["DP_TUNER_DATA"] = os.environ["DP_TUNER_DATA"]
     paths = filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment |= {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    environment["XDG_DATA_HOME"] = "."
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
     return environment | dict(more or {})
 

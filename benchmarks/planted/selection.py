@@ -84,8 +84,8 @@ FAULTS: tuple[Fault, ...] = (
         name="sealed-entries-tell-the-hour",
         breaks="the time of an entry at the end of a sealed search reveals how long its runs took",
         file="tuner/privacy/ledger/chain.py",
-        old="        return search.opened_time",
-        new='        return now.isoformat(timespec="microseconds")',
+        old="search.opened_time if search is not None and sealed else datetime",
+        new="datetime.now(UTC).isoformat() if search is not None and sealed else datetime",
         test="tests/privacy/ledger/test_ledger.py::test_a_sealed_search_is_charged_once_and_as_a_whole",
     ),
     Fault(

@@ -51,8 +51,8 @@ FAULTS: tuple[Fault, ...] = (
         name="copy-of-a-shipped-set-has-its-own-budget",
         breaks="the same records under another name get a second budget",
         file="trainables/data/__init__.py",
-        old="    return copied, content",
-        new="    return None, content",
+        old="    return copied, loading.records_sha256",
+        new="    return None, loading.records_sha256",
         test="tests/trainables/data/test_shipped.py::test_a_copy_with_other_types_shapes_or_test_records_is_known",
     ),
 )

@@ -164,17 +164,21 @@ def test_an_exported_file_is_trained_with_its_own_ledger_only(charged: Tune) -> 
     assert not folder.exists()
 
 
-def test_landscape_asks_the_ledger(look: Tune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(look.folder, tmp_path / "copy")
-    monkeypatch.chdir(tmp_path / "copy")
-    file = Path("exports/tiny/experiment.yaml")
-    file.write_text(file.read_text().replace(str(look.folder), str(tmp_path / "copy")))
+def test_landscape_asks_the_ledger(charged: Tune) -> None:
+    charged("export", "tiny")
     words = ("landscape", "exports/tiny", "--public-data", "--records", "20", "--iterations", "1", "--points", "3")
-    look(*words, "--restarts", "1")  # the control: validation records of its own search
-    split = look.write(name="other", dataset__validation={"split_seed": 5}, search__trials=1)
-    ledger = f"sqlite:///{tmp_path}/copy/dp-tuner/ledger.db"
-    shutil.copy(look.folder / "tiny.yaml", tmp_path / "copy" / split)
-    (tmp_path / "copy" / split).write_text((look.folder / split).read_text())
-    monkeypatch.setenv("DP_TUNER_LEDGER", ledger)
-    look("run", split, "--local", "--quiet", "--set", f"tracking.uri=sqlite:///{tmp_path}/m.db")
-    assert "[records-not-admitted]" in look(*words, code=3).err, "they trained in another search"
+    charged(*words, "--restarts", "1")  # the control: validation records of its own search
+    split = charged.write("other.yaml", name="other", dataset__validation={"split_seed": 5}, search__trials=1)
+    charged("run", split, "--local", "--quiet")
+    assert "[records-not-admitted]" in charged(*words, code=3).err, "they trained in another search"
+    charged(*words, "--restarts", "1", "--split", "test")
+
+
+def test_a_file_that_nobody_entered_voids_the_totals_of_all_own_records(held: Tune) -> None:
+    file = write_own(held, "guess", dataset__path="wrong.npz", **OPEN)
+    held("run", file, "--local", "--quiet", "--void-total", "we know what we do")
+    (void,) = Ledger.open(held.ledger_url).dataset_state("own").voids
+    assert (void.use, void.why, void.sweep) == ("not private", "we know what we do", held.sweeps[0].name)
+    held("resume", "guess", "--local", "--quiet", "--set", "search.trials=2")
+    assert held.entries.count("void") == 1
+    assert "[records-not-admitted]" in held("run", file, "--local", code=3).err, "for one sweep only"

@@ -42,6 +42,7 @@ def whole_view(folder: Path, mlflow: Path, runs: int) -> Iterator[tuple[Tune, di
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setenv("XDG_DATA_HOME", str(folder))
         patch.delenv("DP_TUNER_DATA", raising=False)
         patch.setattr(PrivateTraining, "evaluate", rare)
         patch.setitem(Clock.__init__.__kwdefaults__, "now", lambda: NOW)  # two views of different minutes differ

@@ -46,9 +46,15 @@ def opened(user: object) -> dict[str, object]:
 
 def test_caps_and_shares_are_set_by_the_owner_alone(ledger: Ledger, trainer: str) -> None:
     other = Ledger.open(trainer, create=False)
-    for use in (lambda: other.set_cap("digits", 99.0, 1e-4), lambda: other.grant("digits", other.user(), 4.0, 1e-5)):
+    for use in (
+        lambda: other.set_cap("digits", 99.0, 1e-4),
+        lambda: other.grant("digits", other.user(), 4.0, 1e-5),
+        lambda: other.enter_public("open", "0" * 64),
+        lambda: other.void_total("digits", use="public", why="w", sweep="s"),
+    ):
         with raises_code(LedgerError, "ledger-not-owner"):
             use()
+    ledger.enter_public("open", "0" * 64)
     ledger.grant("digits", "somebody", 4.0, 1e-5)  # the control: the owner, whose name is nobody's share
     with raises_code(LedgerError, "ledger-not-owner"):
         other.revoke("digits", "somebody")
@@ -71,6 +77,7 @@ def test_a_search_is_of_the_role_that_opens_it(ledger: Ledger, trainer: str) -> 
         ("cap", CAP),
         ("grant", {"user": "me", "epsilon": 4.0, "delta": 1e-5}),
         ("grant", {"user": "somebody", "epsilon": 0.0, "delta": 0.0}),
+        ("void", {"use": "public", "why": "w", "sweep": "s", "user": "me"}),
     ],
 )
 def test_the_server_refuses_a_trainers_cap_or_share_however_it_is_written(
