@@ -26,7 +26,8 @@ def values(**changes: object) -> dict[str, Any]:
     pair = {"epsilon": 2.0, "delta": 1e-5}
     line = {"time": "2026-03-02", "search": NASTY, "user": NASTY, "text": NASTY, "committed": (2.0, 1e-5)}
     made: dict[str, Any] = {
-        "dataset": NASTY, "claim": NASTY, "ledger": NASTY, "ledger_id": "id", "made": "2026-03-09 09:00:00", "cap": pair, "order": None,
+        "dataset": NASTY, "claim": NASTY,
+        "ledger": NASTY, "ledger_id": "id", "made": "2026-03-09 09:00:00", "cap": pair, "order": None,
         "rule": NASTY, "unit": "record", "committed": pair, "left": pair, "order_used": None,
         "guarantee": pair, "over": False, "divided": True,
         "shares": [{"user": NASTY, "granted": pair, "committed": pair, "left": None}], "searches": [search],

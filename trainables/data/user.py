@@ -15,7 +15,7 @@ from trainables.data.images import KEYS, Arrays
 from trainables.data.requests import COUNTS, DatasetInfo, DatasetRequest
 from trainables.errors import DatasetError
 
-__all__ = ["check_file", "read_raw", "read_user", "user_info"]
+__all__ = ["check_own_file", "read_raw", "read_user", "user_info"]
 
 
 def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
@@ -31,7 +31,7 @@ def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
             f"least 1 (got {size}). It sets the sample rate. The exact number in the file is private.",
         )
     path = Path(file).expanduser().absolute()
-    arrays = check_file(path, users=users is not None)
+    arrays = check_own_file(path, users=users is not None)
     return DatasetInfo(
         name=request.name,
         public_train_size=size,
@@ -46,7 +46,7 @@ def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
     )
 
 
-def check_file(path: Path, *, users: bool) -> Arrays:
+def check_own_file(path: Path, *, users: bool) -> Arrays:
     """Check the types and shapes of all arrays, and the test records. Return the test arrays and `classes`.
 
     No training record is read. A file that passes causes no error in `read_user`.
@@ -60,14 +60,14 @@ def check_file(path: Path, *, users: bool) -> Arrays:
     """
     headers = user_file.read_headers(path, KEYS if not users else (*KEYS, user_file.USERS[0]))
     user_file.refuse(path, user_file.header_problems(headers, users=users))
-    arrays = user_file.load(path, ("x_test", "y_test", "classes"))
+    arrays = user_file.read_arrays_of(path, ("x_test", "y_test", "classes"))
     user_file.refuse(path, user_file.problems_of_test(arrays, _inputs(arrays["x_test"])))
     return arrays
 
 
 def read_raw(info: DatasetInfo) -> Arrays:
     """Return the arrays of a custom data set as stored, including `user_train` and `user_test` if present."""
-    return user_file.load(Path(info.path or ""), (*KEYS, *user_file.USERS))
+    return user_file.read_arrays_of(Path(info.path or ""), (*KEYS, *user_file.USERS))
 
 
 def read_user(info: DatasetInfo) -> Arrays:
@@ -78,7 +78,9 @@ def read_user(info: DatasetInfo) -> Arrays:
     label is out of range or its user is in `user_test`.
     """
     path = Path(info.path or "")
-    arrays = user_file.load(path, (*KEYS, "classes") if info.users is None else (*KEYS, "classes", *user_file.USERS))
+    arrays = user_file.read_arrays_of(
+        path, (*KEYS, "classes") if info.users is None else (*KEYS, "classes", *user_file.USERS)
+    )
     # The file may have changed since it was checked.
     user_file.refuse(path, user_file.header_problems(arrays, users=info.users is not None))
     if arrays["x_train"].shape[1:] != info.input_shape or user_file.classes_of(arrays) != info.classes:
