@@ -67,8 +67,8 @@ FAULTS: tuple[Fault, ...] = (
         name="training-record-decides-a-refusal",
         breaks="whether a search starts depends on one training record",
         file="trainables/data/user.py",
-        old='    arrays = user_file.load(path, ("x_test", "y_test", "classes"))\n',
-        new='    arrays = user_file.load(path, (*KEYS, "classes"))\n'
+        old='    arrays = user_file.read_arrays_of(path, ("x_test", "y_test", "classes"))\n',
+        new='    arrays = user_file.read_arrays_of(path, (*KEYS, "classes"))\n'
         '    user_file.refuse(path, ["NaN"] if np.isnan(arrays["x_train"]).any() else [])\n',
         test="tests/cli/test_own_files.py::test_what_one_training_record_holds_refuses_nothing",
     ),

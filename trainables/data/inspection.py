@@ -16,10 +16,10 @@ import numpy as np
 
 from trainables.data import user_file
 from trainables.data.images import KEYS, Arrays
-from trainables.data.user import check_file
+from trainables.data.user import check_own_file
 from trainables.errors import DatasetError
 
-__all__ = ["Finding", "inspect_file"]
+__all__ = ["Remark", "inspect_file"]
 
 Progress = Callable[[str, float], None]
 """Function that is told what is being read, and the finished fraction of it."""
@@ -30,8 +30,8 @@ _RARE = 0.1  # a class with less than this share of an even split is rare
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Finding about a data set: its level (``refused``, ``warning`` or ``note``), and its meaning with the fix."""
+class Remark:
+    """Remark about a data set: its level (``refused``, ``warning`` or ``note``), and its meaning with the fix."""
 
     level: str
     text: str
@@ -74,15 +74,15 @@ def inspect_file(path: Path, *, users: bool | None = None, progress: Progress = 
         "unit": "user" if by_user else "record",
     }
     try:
-        check_file(path, users=by_user)
+        check_own_file(path, users=by_user)
         broken = []
     except DatasetError as error:
-        broken = [Finding("refused", line.removeprefix(f"{path}: ")) for line in error.message.splitlines()]
+        broken = [Remark("refused", line.removeprefix(f"{path}: ")) for line in error.message.splitlines()]
     unknown = sorted(headers.keys() - {*KEYS, *user_file.USERS, "classes"})
-    notes = [Finding("note", f"these arrays are not used: {', '.join(unknown)}.")] if unknown else []
+    notes = [Remark("note", f"these arrays are not used: {', '.join(unknown)}.")] if unknown else []
     if user_file.header_problems(headers, users=by_user):  # nothing more can be computed
         return facts | {"findings": [asdict(each) for each in [*broken, *notes]]}
-    arrays = user_file.load(path, (*KEYS, "classes", *(user_file.USERS if by_user else ())))
+    arrays = user_file.read_arrays_of(path, (*KEYS, "classes", *(user_file.USERS if by_user else ())))
     classes = user_file.classes_of(arrays)
     if not 2 <= classes <= user_file.MOST_CLASSES:  # they could not be counted
         return facts | {"findings": [asdict(each) for each in [*broken, *notes]]}
@@ -125,38 +125,38 @@ def _pass(x: np.ndarray, name: str, progress: Progress) -> _Part:
     return part
 
 
-def _records(arrays: Arrays, classes: int, facts: dict[str, Any]) -> Iterator[Finding]:
+def _records(arrays: Arrays, classes: int, facts: dict[str, Any]) -> Iterator[Remark]:
     train, test = len(arrays["y_train"]), len(arrays["y_test"])
     facts["records"] = {"train": train, "test": test}
     if not train:
-        yield Finding("warning", "there is no training record, so a model learns only noise.")
+        yield Remark("warning", "there is no training record, so a model learns only noise.")
     if len({arrays[f"x_{part}"].dtype == np.uint8 for part in ("train", "test")}) > 1:
-        yield Finding(
+        yield Remark(
             "warning",
             "only one of x_train and x_test has bytes (uint8). Bytes are divided by 255 and other numbers are not, so "
             "test scores mean nothing. Store both with one dtype.",
         )
     if "classes" not in arrays:
-        yield Finding(
+        yield Remark(
             "note",
             f"classes is not declared, so the public test labels set it ({classes}). Declare classes=... in the file.",
         )
 
 
-def _finite(parts: dict[str, _Part], facts: dict[str, Any]) -> Iterator[Finding]:
+def _finite(parts: dict[str, _Part], facts: dict[str, Any]) -> Iterator[Remark]:
     facts["not_finite"] = {
         name: {"numbers": part.not_finite[0], "records": part.not_finite[1]} for name, part in parts.items()
     }
     numbers, records = parts["train"].not_finite
     if numbers:
-        yield Finding(
+        yield Remark(
             "warning",
             f"{numbers} numbers in {records} training records are NaN, infinite or too large for float32. Each is "
             "trained on as 0, silently. Replace missing values by a PUBLIC constant.",
         )
 
 
-def _labels(arrays: Arrays, classes: int, facts: dict[str, Any]) -> Iterator[Finding]:
+def _labels(arrays: Arrays, classes: int, facts: dict[str, Any]) -> Iterator[Remark]:
     counts: dict[str, Any] = {}
     for part in ("train", "test"):
         y = arrays[f"y_{part}"]
@@ -170,7 +170,7 @@ def _labels(arrays: Arrays, classes: int, facts: dict[str, Any]) -> Iterator[Fin
     facts["labels"] = {"classes": classes, **counts}
     outside, each = counts["train"]["outside"], np.asarray(counts["train"]["counts"])
     if outside:
-        yield Finding(
+        yield Remark(
             "warning",
             f"{outside} training records have a label outside 0 to {classes - 1} and are left out, silently. Correct "
             "the labels, or declare classes=... in the file.",
@@ -178,7 +178,7 @@ def _labels(arrays: Arrays, classes: int, facts: dict[str, Any]) -> Iterator[Fin
     if not each.sum():
         return
     if empty := np.flatnonzero(each == 0).tolist():
-        yield Finding(
+        yield Remark(
             "warning",
             f"no training record has the label {_some(empty)}, so the model never learns it. Number the classes "
             "without gaps, or lower classes=...",
@@ -186,19 +186,19 @@ def _labels(arrays: Arrays, classes: int, facts: dict[str, Any]) -> Iterator[Fin
     rare = np.flatnonzero((each > 0) & (each < _RARE * each.sum() / classes)).tolist()
     share = each.max() / each.sum()
     if rare:
-        yield Finding(
+        yield Remark(
             "warning",
             f"the labels are unbalanced: class {_some(rare)} has less than a tenth of an even share. The noise hides "
             "rare classes first. Merge them, or accept that they are rarely predicted. Weights must be PUBLIC.",
         )
-    yield Finding(
+    yield Remark(
         "note",
         f"the most frequent class has {share:.1%} of the training records: a model that always answers it has this "
         "accuracy, so only higher scores show learning.",
     )
 
 
-def _columns(arrays: Arrays, parts: dict[str, _Part], facts: dict[str, Any]) -> Iterator[Finding]:
+def _columns(arrays: Arrays, parts: dict[str, _Part], facts: dict[str, Any]) -> Iterator[Remark]:
     part, count = parts["train"], np.maximum(parts["train"].finite, 1)
     mean = part.total / count
     std = np.sqrt(np.maximum(part.squares / count - mean**2, 0))
@@ -222,10 +222,10 @@ def _columns(arrays: Arrays, parts: dict[str, _Part], facts: dict[str, Any]) -> 
     constant = np.flatnonzero(part.low >= part.high).tolist()
     facts["constant_columns"] = constant
     if len(constant) == len(seen):
-        yield Finding("warning", "all training records have the same inputs, so nothing can be learned from them.")
+        yield Remark("warning", "all training records have the same inputs, so nothing can be learned from them.")
     elif constant:
         what = "column" if arrays["x_train"].ndim == 2 else "position"
-        yield Finding(
+        yield Remark(
             "warning",
             f"{len(constant)} of {len(seen)} {what}s of x_train are constant ({_some(constant)}): they teach nothing, "
             "and their weights still get noise. Leave them out.",
@@ -233,7 +233,7 @@ def _columns(arrays: Arrays, parts: dict[str, _Part], facts: dict[str, Any]) -> 
     size = np.maximum(np.abs(low), np.abs(high))
     used = size[size > 0]
     if size.max() > _LARGE or (len(used) and used.max() > _WIDE * used.min() and arrays["x_train"].ndim == 2):
-        yield Finding(
+        yield Remark(
             "warning",
             f"the columns' largest absolute values go from {size.min():.4g} to {size.max():.4g}: large inputs have "
             "large gradients, which are clipped, and small ones drown in the noise. Scale each column to about -1 to 1 "
@@ -241,7 +241,7 @@ def _columns(arrays: Arrays, parts: dict[str, _Part], facts: dict[str, Any]) -> 
         )
 
 
-def _duplicates(arrays: Arrays, parts: dict[str, _Part], facts: dict[str, Any]) -> Iterator[Finding]:
+def _duplicates(arrays: Arrays, parts: dict[str, _Part], facts: dict[str, Any]) -> Iterator[Remark]:
     rows, labels = parts["train"].rows, arrays["y_train"].tolist()
     seen: dict[bytes, set[int]] = {}
     for row, label in zip(rows, labels, strict=True):
@@ -250,25 +250,25 @@ def _duplicates(arrays: Arrays, parts: dict[str, _Part], facts: dict[str, Any]) 
     shared = sum(row in seen for row in parts["test"].rows)
     facts["duplicates"] = {"copies_in_train": copies, "same_inputs_other_label": torn, "test_records_in_train": shared}
     if copies:
-        yield Finding(
+        yield Remark(
             "warning",
             f"{copies} training records are copies of another one's inputs: a person with several copies is protected "
             "less than ε says. Leave copies out, or protect users (`privacy.unit: user`).",
         )
     if torn:
-        yield Finding(
+        yield Remark(
             "warning",
             f"{torn} different inputs of x_train have more than one label. Their labels cannot all be learned.",
         )
     if shared:
-        yield Finding(
+        yield Remark(
             "warning",
             f"{shared} test records have the inputs of a training record: test scores are too good, and scores on them "
             "are published without protection. Leave them out of one of the two.",
         )
 
 
-def _users(arrays: Arrays, facts: dict[str, Any]) -> Iterator[Finding]:
+def _users(arrays: Arrays, facts: dict[str, Any]) -> Iterator[Remark]:
     each = np.unique(arrays["user_train"].astype(str), return_counts=True)
     counts = np.sort(each[1])
     others = np.unique(arrays["user_test"].astype(str)) if "user_test" in arrays else None
@@ -282,18 +282,18 @@ def _users(arrays: Arrays, facts: dict[str, Any]) -> Iterator[Finding]:
         else None,
     }
     if both:
-        yield Finding(
+        yield Remark(
             "warning",
             f"{both} users of the training are in user_test too: their training records are left out, silently. Give "
             "every user to one part.",
         )
     if others is None:
-        yield Finding(
+        yield Remark(
             "note",
             "user_test is missing, so nobody can tell whether a user trains and tests. Add it if users may do both.",
         )
     if len(counts):
-        yield Finding(
+        yield Remark(
             "note",
             f"a user has {np.median(counts):g} records (median) and at most {counts[-1]}: records above "
             "`dataset.records_per_user` are not used. Choose that number without this file, for example from the "

@@ -27,8 +27,8 @@ __all__ = [
     "Header",
     "classes_of",
     "header_problems",
-    "load",
     "problems_of_test",
+    "read_arrays_of",
     "read_headers",
     "refuse",
 ]
@@ -110,7 +110,7 @@ def read_headers(path: Path, needed: Sequence[str] = KEYS) -> dict[str, Header]:
     return found
 
 
-def load(path: Path, keys: Sequence[str]) -> Arrays:
+def read_arrays_of(path: Path, keys: Sequence[str]) -> Arrays:
     """Return the arrays named in `keys` that the file has. Errors are those of `read_headers`."""
     with _opened(path), np.load(path, allow_pickle=False) as file:
         return {key: file[key] for key in keys if key in file.files}
