@@ -51,7 +51,7 @@ TIED = {
 @pytest.fixture
 def forger(monkeypatch: pytest.MonkeyPatch) -> None:
     """The forger has recorded every hash. What is slow is left out or read once: rendering anew must find all."""
-    monkeypatch.setattr(Ledger, "verify_chain", lambda _: None)
+    monkeypatch.setattr(Ledger, "verify_chain", lambda *_: {})
     monkeypatch.setattr(Ledger, "entries", ENTRIES)
     monkeypatch.setattr(checks, "_recorded", lambda *_: Check("card hash", ok=True, detail=""))
     monkeypatch.setattr(checks, "second_opinion", lambda *_: iter(()))
