@@ -92,8 +92,8 @@ FAULTS: tuple[Fault, ...] = (
         name="sealed-search-begun-twice",
         breaks="a sealed search that is charged once makes its runs a second time",
         file="tuner/privacy/ledger/rules.py",
-        old='if not search.charged_whole or search.status != "open" or search.begun:',
-        new="if not search.charged_whole:",
+        old='if not whole or search.status != "open" or search.begun:',
+        new="if not whole:",
         test="tests/privacy/ledger/test_ledger.py::test_a_sealed_search_is_charged_once_and_as_a_whole",
     ),
     Fault(

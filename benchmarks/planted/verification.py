@@ -92,8 +92,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="uncharged-steps-exported",
         breaks="a model with steps that were not charged is exported with a card",
-        file="tuner/export/exported_trial.py",
-        old="    if leased < steps:\n",
+        file="tuner/sweep/ledger_head.py",
+        old="    if leased < found:\n",
         new="    if leased < 0:\n",
         test="tests/cli/test_held_to_ledger.py::test_a_study_with_steps_that_were_not_charged_is_not_exported",
     ),

@@ -396,3 +396,25 @@ def test_two_first_runs_set_one_cap(tmp_path: Path) -> None:
     earlier = ledgers[1].set_first_cap("d", 4.0, 1e-5)
     assert earlier is not None
     assert (earlier.epsilon, ledgers[1].cap("d").epsilon) == (3.0, 3.0)
+
+
+def test_a_damaged_data_set_is_named_by_every_view_and_the_others_go_on(charged: Tune) -> None:
+    charged("export", "tiny")
+    url = f"sqlite:///{charged.folder / 'dp-tuner' / 'ledger.db'}"
+    Ledger.open(url).set_cap("mnist", 1.0, 1e-5)
+    with sqlite3.connect(charged.folder / "dp-tuner" / "ledger.db") as raw:
+        raw.execute("DROP TRIGGER entries_are_final")
+        raw.execute("UPDATE entries SET body = replace(body, '1.0', '2.0') WHERE dataset = 'mnist'")
+    shown = charged("budget", "show")
+    assert "mnist: DAMAGED" in shown.out
+    assert "digits: " in shown.out
+    assert list(charged("budget", "show", "--json").json["damaged"]) == ["mnist"]
+    assert "[ledger-chain-broken]" in charged("budget", "show", "mnist", code=1).err
+    assert "[ledger-chain-broken]" in charged("budget", "set", "mnist", "--epsilon", "2", "--delta", "1e-5", code=1).err
+    said = charged("verify", "exports/tiny/privacy_card.json")
+    assert "DAMAGED in the same ledger" in said.text
+    charged("budget", "report", "digits", "--out", "page.html")
+    assert "The data set mnist of the same ledger is damaged" in (charged.folder / "page.html").read_text()
+    charged("budget", "report", "mnist", "--out", "none.html", code=1)
+    assert not (charged.folder / "none.html").exists()
+    charged("resume", "tiny", "--local", "--set", "search.trials=3")

@@ -32,7 +32,7 @@ def values(**changes: object) -> dict[str, Any]:
         "division": NASTY, "division_fault": NASTY,
         "shares": [{"user": NASTY, "granted": pair, "committed": pair, "left": None}], "searches": [search],
         "entries": 7, "head": "ab" * 32, "history": [line],
-        "odometer": {"epsilon_spent": 1.0, "delta": 1e-5, "delta_is": "the cap's δ", "label": LABEL},
+        "odometer": {"epsilon_spent": 1.0, "delta": 1e-5, "delta_is": "the cap's δ", "label": LABEL}, "damaged": {},
     }  # fmt: skip
     return {**made, **changes}
 
@@ -46,7 +46,7 @@ def page_words(points: list[Point] = POINTS, **changes: object) -> str:
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"cap": None, "left": None, "guarantee": None}, {"order": 6.0, "order_used": 0.5},
+    [{}, {"damaged": {NASTY: NASTY}}, {"cap": None, "left": None, "guarantee": None}, {"order": 6.0, "order_used": 0.5},
      {"searches": [], "shares": [], "history": []}],
 )  # fmt: skip
 def test_names_cannot_write_into_the_page_and_nothing_is_loaded(changes: dict[str, Any]) -> None:

@@ -32,11 +32,7 @@ def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
             f"least 1 (got {size}). It sets the sample rate. The exact number in the file is private.",
         )
     path = Path(file).expanduser().absolute()
-<<<<<<< HEAD
     arrays = check_own_file(path, users=users is not None, blocks=bool(request.blocks))
-=======
-    arrays = check_own_file(path, users=users is not None)
->>>>>>> wt-owndata
     return DatasetInfo(
         name=request.name,
         public_train_size=size,
@@ -52,11 +48,7 @@ def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
     )
 
 
-<<<<<<< HEAD
-def check_file(path: Path, *, users: bool, blocks: bool = False) -> Arrays:
-=======
-def check_own_file(path: Path, *, users: bool) -> Arrays:
->>>>>>> wt-owndata
+def check_own_file(path: Path, *, users: bool, blocks: bool = False) -> Arrays:
     """Check the types and shapes of all arrays, and the test records. Return the test arrays and `classes`.
 
     No training record is read. A file that passes causes no error in `read_user`.
@@ -69,27 +61,17 @@ def check_own_file(path: Path, *, users: bool) -> Arrays:
     Raises:
         DatasetError: the file cannot be read, or breaks a rule. The error lists all broken rules.
     """
-<<<<<<< HEAD
     needed = (*KEYS, *user_file.USERS[:1] * users, *[user_file.BLOCK] * blocks)
     headers = user_file.read_headers(path, needed)
     user_file.refuse(path, user_file.header_problems(headers, users=users, blocks=blocks))
-    arrays = user_file.load(path, ("x_test", "y_test", "classes"))
-=======
-    headers = user_file.read_headers(path, KEYS if not users else (*KEYS, user_file.USERS[0]))
-    user_file.refuse(path, user_file.header_problems(headers, users=users))
     arrays = user_file.read_arrays_of(path, ("x_test", "y_test", "classes"))
->>>>>>> wt-owndata
     user_file.refuse(path, user_file.problems_of_test(arrays, _inputs(arrays["x_test"])))
     return arrays
 
 
 def read_raw(info: DatasetInfo) -> Arrays:
     """Return the arrays of a custom data set as stored, including `user_train` and `user_test` if present."""
-<<<<<<< HEAD
-    return _of_blocks(info, user_file.load(Path(info.path or ""), (*KEYS, *user_file.USERS, user_file.BLOCK)))
-=======
-    return user_file.read_arrays_of(Path(info.path or ""), (*KEYS, *user_file.USERS))
->>>>>>> wt-owndata
+    return _of_blocks(info, user_file.read_arrays_of(Path(info.path or ""), (*KEYS, *user_file.USERS, user_file.BLOCK)))
 
 
 def read_user(info: DatasetInfo) -> Arrays:
@@ -100,14 +82,8 @@ def read_user(info: DatasetInfo) -> Arrays:
     label is out of range or its user is in `user_test`.
     """
     path = Path(info.path or "")
-<<<<<<< HEAD
     by_user, blocks = info.users is not None, bool(info.blocks)
-    arrays = user_file.load(path, (*KEYS, "classes", *(user_file.USERS if by_user else ()), user_file.BLOCK))
-=======
-    arrays = user_file.read_arrays_of(
-        path, (*KEYS, "classes") if info.users is None else (*KEYS, "classes", *user_file.USERS)
-    )
->>>>>>> wt-owndata
+    arrays = user_file.read_arrays_of(path, (*KEYS, "classes", *(user_file.USERS if by_user else ()), user_file.BLOCK))
     # The file may have changed since it was checked.
     user_file.refuse(path, user_file.header_problems(arrays, users=by_user, blocks=blocks))
     arrays = _of_blocks(info, arrays)
