@@ -62,6 +62,10 @@ EXPLANATIONS: dict[str, str] = {
         "The output of the model for one sample depends on other samples, so clipping cannot bound the effect of one "
         "record. Use layers that treat every sample alone, such as GroupNorm."
     ),
+    "model-raises": (
+        "A model must return logits for every finite float32 input of its shape. A record for which it raises would "
+        "not be learnt. Clamp inside the model, for example `self.rows(x.clamp(0, 999).long())` for 1000 rows."
+    ),
     "running-statistics": "The layer stores statistics of the records without noise. Set track_running_stats=False.",
     "layer-draws-random": "The layer draws random numbers that no checkpoint stores. Set its dropout to 0.",
     "samples-axis-missing": (
@@ -90,6 +94,10 @@ EXPLANATIONS: dict[str, str] = {
     "generator-key-invalid": "The key of the secret generator must be 32 bytes from the operating system.",
     # running a trial
     "device-missing": "The device is cuda, but torch finds no GPU. Use auto or cpu, or a machine with a GPU.",
+    "parameters-unusable": (
+        "The model raised an error on public inputs, at parameters that the training has reached. It does not raise at "
+        "its initial parameters. Clamp inside the model, or lower the learning rate."
+    ),
     "checkpoint-without-average": (
         "The checkpoint has no average of the weights, which ema_decay above 0 needs. Resume with the settings of the "
         "checkpoint."
@@ -134,9 +142,9 @@ EXPLANATIONS: dict[str, str] = {
 """Error code → its meaning, the reason, and the fix, in one to three sentences. All of these are bad input."""
 
 FAILURES: dict[str, str] = {
-    "public-inputs-failed": (
-        "The machine or the model failed on public inputs, before any step was charged or any record was read. Look at "
-        "the memory, the driver and the temperature of the device, then resume the sweep."
+    "machine-failed": (
+        "The machine failed on public inputs, before any record was read, so no record is the cause. Look at the "
+        "memory and the driver of the device, then resume the sweep."
     ),
     "records-failed": (
         "Work on the records failed. What happened is only in the operator's log, because an error or a warning may "

@@ -1,27 +1,112 @@
-"""Checks of a model before training: its logits have the right shape, and samples do not affect each other."""
+"""Checks of a model before training: it has logits for every input, and samples do not affect each other.
+
+All inputs are public. The checks are tests and no proof: a model that raises or mixes samples at one unlikely value
+passes them. Therefore the privacy card of a user's own model says that this is assumed.
+"""
 
 from __future__ import annotations
 
-from math import isfinite, nan
+from collections.abc import Callable
+from math import isfinite, nan, prod
 from typing import Final
 
 import torch
 from torch import Tensor, nn
 
+from trainables.engine.batches import RAISED
 from trainables.engine.unrolled import dropout_problem
 from trainables.errors import GateError, HyperparameterError
 
-__all__ = ["check_logits", "check_private", "public_inputs"]
+__all__ = ["check_domain", "check_logits", "check_private", "hostile_inputs", "public_inputs", "refuse_raising"]
 
+_LARGEST: Final = torch.finfo(torch.float32).max
+_TINY: Final = 2.0**-149  # the smallest denormal number
+# fmt: off
+_CONSTANTS: Final = (
+    0.0, -0.0, 0.5, 1.0, -1.0, 2.0, 3.0, -7.0, 10.0, 255.0, 1e3, -1e3, 65536.0, 2.0**24, 2.0**31, -(2.0**31), 1e9, 1e30,
+    -1e30, _LARGEST, -_LARGEST, _TINY, -_TINY, 2.0**-126,
+)
+# fmt: on
 # 1.9 and 3 are for models that convert inputs to integers. Every input in [0, 1) would become the same integer, 0.
 _OUTLIERS: Final = (0.0, 1.9, 3.0, 1e3, -1e3, 1e30, nan)
 _EXAMPLES: Final = 3
+_ORDINARY: Final = 8.0
 _SEED: Final = 0  # a public seed
 
 
 def public_inputs(input_shape: tuple[int, ...], count: int = _EXAMPLES) -> Tensor:
     """Return `count` random inputs for checking or timing a model: floats in [0, 1), the same at every call."""
     return torch.rand((count, *input_shape), generator=torch.Generator().manual_seed(_SEED))
+
+
+def hostile_inputs(input_shape: tuple[int, ...]) -> Tensor:
+    """Return public inputs that a careless model raises for, shape (n, *input_shape), float32, all finite.
+
+    They are constants (zeros, small and large integers, the largest and the smallest numbers), mixtures of all of them,
+    single spikes, and random bytes and numbers. Inputs that are scaled by a constant, such as bytes / 255, belong to
+    the same domain: every finite float32 tensor of the input shape.
+    """
+    size, generator = prod(input_shape), torch.Generator().manual_seed(_SEED)
+    constants = torch.tensor(_CONSTANTS)
+    cycled = constants.repeat(-(-size // len(constants)))[:size]
+    spike = torch.zeros(size)
+    spike[:1] = _LARGEST
+    rows = [
+        *(constant.expand(size) for constant in constants),
+        cycled,
+        cycled.flip(0),
+        spike,
+        -spike.flip(0),
+        torch.arange(size).float(),
+        torch.tensor([_LARGEST, -_LARGEST]).repeat(-(-size // 2))[:size],
+        torch.randint(0, 256, (size,), generator=generator).float(),
+        1e3 * torch.randn(size, generator=generator),
+    ]
+    return torch.stack(rows).view(len(rows), *input_shape)
+
+
+def check_domain(module: nn.Module, *, input_shape: tuple[int, ...], classes: int) -> None:
+    """Raise GateError if the model raises for a hostile public input, forward or backward.
+
+    The domain of a model is every finite float32 tensor of the input shape. A record for which a model raises would
+    add nothing to the gradient, and count as a wrong answer.
+    """
+    inputs = hostile_inputs(input_shape)
+    trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+    def try_all(x: Tensor) -> None:
+        with torch.enable_grad():
+            logits = module(x)
+            loss = nn.functional.cross_entropy(logits, torch.zeros(len(x), dtype=torch.int64), reduction="sum")
+        torch.autograd.grad(loss, trainable, allow_unused=True)
+        if logits.shape != (len(x), classes):
+            raise ValueError(f"the shape {tuple(logits.shape)} instead of {(len(x), classes)}")
+
+    refuse_raising(try_all, inputs)
+
+
+def refuse_raising(run: Callable[[Tensor], object], inputs: Tensor) -> None:
+    """Raise GateError if `run` raises for the public `inputs`, shape (n, ...). The message names the first of them."""
+    error = _raised(run, inputs)
+    if error is None:
+        return
+    parts = (inputs[place : place + 1] for place in range(len(inputs)))
+    guilty, error = next(((each, alone) for each in parts if (alone := _raised(run, each))), (inputs, error))
+    values = ", ".join(f"{value:g}" for value in guilty.flatten()[:3].tolist())
+    raise GateError(
+        "model-raises",
+        f"The model must not raise for any input of finite numbers, but it raised {type(error).__name__} for an input "
+        f"that starts with {values}. Clamp inside the model, for example `self.rows(x.clamp(0, 999).long())` for "
+        "1000 rows.",
+    ) from error
+
+
+def _raised(run: Callable[[Tensor], object], inputs: Tensor) -> BaseException | None:
+    try:
+        run(inputs)
+    except RAISED as error:
+        return error
+    return None
 
 
 def check_logits(module: nn.Module, *, input_shape: tuple[int, ...], classes: int) -> None:
@@ -49,8 +134,8 @@ def check_logits(module: nn.Module, *, input_shape: tuple[int, ...], classes: in
 def check_private(module: nn.Module, *, input_shape: tuple[int, ...] | None = None) -> None:
     """Raise GateError if the output for one sample depends on other samples or on a hidden random stream.
 
-    Layer types that are known to do so are refused. With `input_shape`, the model also gets random public inputs, first
-    in one batch and then one by one. The outputs must be equal.
+    Layer types that are known to do so are refused. With `input_shape`, the model also gets public inputs one by one
+    and in company (`_samples_mix`). The outputs must be equal.
     """
     problems = [_problem_of_layer(name, layer) for name, layer in module.named_modules()]
     if not any(parameter.requires_grad for parameter in module.parameters()):
@@ -73,30 +158,45 @@ def _problem_of_layer(name: str, layer: nn.Module) -> tuple[str, str] | None:
 
 
 def _samples_mix(module: nn.Module, input_shape: tuple[int, ...]) -> bool:
-    """Return whether the output for a random public sample depends on other samples, or a call changes a buffer.
+    """Return whether the output for a public sample depends on other samples, or a call changes a buffer.
 
-    Outliers are tried too, because a model may mix samples only if a value exceeds some threshold.
+    Each sample is compared alone and in company: of random samples, of copies of itself, of zeros, of small integers,
+    of constants, of a sample with which it shares half of its values, and of one or two outliers.
     """
-    inputs = public_inputs(input_shape)
+    a, b, c = public_inputs(input_shape)
+    generator = torch.Generator().manual_seed(_SEED + 1)
+    whole, other = torch.randint(0, 4, (2, *input_shape), generator=generator).float()
+    zeros, ones = torch.zeros_like(a), torch.ones_like(a)
+    half = torch.cat([a.flatten()[: -(-a.numel() // 2)], b.flatten()[-(-a.numel() // 2) :]]).view_as(a)
+    odd = [value * b if isfinite(value) else torch.full_like(b, value) for value in _OUTLIERS]
+    companies = [
+        (a, b, c),
+        (a, a, b),
+        (a, a, a, b, b),
+        (zeros, a, zeros, b),
+        (zeros, zeros, zeros),
+        (whole, other, whole, a),
+        (ones, ones, a, 2 * ones, -ones),
+        (half, a, b),
+        *((a, each, c) for each in odd),
+        *((a, each, each, c) for each in odd),
+    ]
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     with torch.no_grad():
-        together = module(inputs)
-        alone = torch.cat([module(one[None]) for one in inputs])
-        disturbed = any(_disturbs(module, inputs, alone, odd) for odd in _OUTLIERS)
+        disturbed = any(_disturbs(module, company) for company in companies)
     stateful = any(not torch.equal(buffer, buffers[name]) for name, buffer in module.named_buffers())
-    return stateful or disturbed or not torch.allclose(together, alone, rtol=1e-4, atol=1e-5)
+    return stateful or disturbed
 
 
-def _disturbs(module: nn.Module, inputs: Tensor, alone: Tensor, odd: float) -> bool:
-    """Return whether an outlier changes the outputs of the other samples.
+def _disturbs(module: nn.Module, company: tuple[Tensor, ...]) -> bool:
+    """Return whether the output for an ordinary sample differs between this company and a call with the sample alone.
 
-    The outlier is a sample multiplied by `odd`. If `odd` is not finite, it replaces all values of the sample.
+    Outputs for outliers are not compared, because they may have large rounding errors.
     """
-    mixed = inputs.clone()
-    mixed[1] = odd * mixed[1] if isfinite(odd) else odd
+    together = torch.stack(company)
+    compared = [place for place, sample in enumerate(company) if float(sample.abs().max()) < _ORDINARY]
     try:
-        outputs = module(mixed)
-    except (RuntimeError, IndexError, ValueError):
-        return False  # a model may refuse illegal values, such as indices beyond the rows of an embedding
-    others = [0, 2]
-    return not torch.allclose(outputs[others], alone[others], rtol=1e-4, atol=1e-5)
+        alone, outputs = torch.cat([module(company[place][None]) for place in compared]), module(together)
+    except RAISED:
+        return False  # `check_domain` refuses a model that raises, and NaN is outside the domain
+    return not torch.allclose(outputs[compared], alone, rtol=1e-4, atol=1e-5, equal_nan=True)

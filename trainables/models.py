@@ -13,7 +13,7 @@ from torch import nn
 
 from trainables.checks import near_name_hint
 from trainables.errors import GateError, HyperparameterError
-from trainables.model_gate import check_logits, check_private
+from trainables.model_gate import check_domain, check_logits, check_private
 from trainables.model_names import ACTIVATIONS, MODELS, NORMALIZATIONS
 
 __all__ = ["build"]
@@ -58,7 +58,7 @@ def build(
 
     Raises:
         HyperparameterError: a name or option is unknown, or the shape of inputs or outputs is wrong.
-        GateError: the model mixes samples, as BatchNorm does.
+        GateError: the model mixes samples, as BatchNorm does, or raises for a public input of its domain.
         Exception: the function of a custom model raised it.
     """
     if normalization == "batch":
@@ -74,6 +74,7 @@ def build(
         module = _user_model(name, style) if ":" in name else _named_model(name, style)
     check_private(module)  # first, because its message names the layer
     check_logits(module, input_shape=input_shape, classes=classes)
+    check_domain(module, input_shape=input_shape, classes=classes)
     check_private(module, input_shape=input_shape)
     return module
 

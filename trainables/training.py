@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Final
@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from search_spaces import Words
 from trainables import data
-from trainables.charge import Charge, lease_size
+from trainables.charge import LEASE_STEPS, Charge, lease_size
 from trainables.checks import refuse_illegal
 from trainables.data import Splits
 from trainables.engine.average import WeightAverage
 from trainables.engine.layout import Layout
 from trainables.engine.noise import add_noise
+from trainables.engine.objective import Points
 from trainables.engine.per_sample import PerSampleSource
 from trainables.engine.random import Generator, SecureGenerator, SeededGenerator
 from trainables.engine.schedules import rate_factor
@@ -27,17 +28,17 @@ from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep
 from trainables.engine.update import Adam, Sgd, Update
 from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
+from trainables.health import HealthCheck
 from trainables.hyperparameters import check_augmentation
 from trainables.methods import from_parameters
-from trainables.model_gate import public_inputs
+from trainables.model_gate import hostile_inputs, public_inputs, refuse_raising
 from trainables.models import build
 from trainables.rungs import writing_checkpoint
-from trainables.scoring import protected_count, protected_size
+from trainables.scoring import answers, protected_count, protected_size
 from trainables.spec import TrainingSpec, check_privacy, spec_fingerprint
 
 __all__ = ["PrivateTraining", "TrainingSpec", "gradient_source"]
 
-_SCORING_BATCH: Final = 2048
 _AUTOCAST: Final[Mapping[str, torch.dtype | None]] = {"float32": None, "bfloat16": torch.bfloat16}
 
 
@@ -81,14 +82,8 @@ class PrivateTraining:
         about = data.info(spec.dataset)
         self._protected_size = protected_size(spec)
         check_augmentation(self._hyperparameters.augmentation, about.input_shape)
-        self._model = build(
-            spec.model,
-            input_shape=about.input_shape,
-            classes=about.classes,
-            activation=spec.activation,
-            normalization=spec.normalization,
-            seed=spec.seed,
-        ).to(self._device)
+        self._input_shape, self._classes = about.input_shape, about.classes
+        self._model = self._build().to(self._device)
         self._layout = Layout.of(self._model)
         source = gradient_source(self._model, self._layout, about.input_shape, precision=spec.precision)
         self._theta = self._layout.flatten(self._model)
@@ -118,6 +113,24 @@ class PrivateTraining:
             update=self._update,
             secret=self._secret,
             public=self._public,
+        )
+        self._health = HealthCheck(
+            self._private_step,
+            initial=lambda: self._layout.flatten(self._build()),
+            input_shape=about.input_shape,
+            classes=about.classes,
+        )
+
+    def _build(self) -> nn.Module:
+        """Return the model with its initial parameters, which are public."""
+        spec = self.spec
+        return build(
+            spec.model,
+            input_shape=self._input_shape,
+            classes=self._classes,
+            activation=spec.activation,
+            normalization=spec.normalization,
+            seed=spec.seed,
         )
 
     @property
@@ -152,6 +165,8 @@ class PrivateTraining:
 
         Raises:
             HyperparameterError: `step` is beyond the steps of the spec.
+            InfrastructureError: the machine failed on public inputs.
+            TrainableError: the model failed on public inputs, at these parameters.
             Exception: the charge refused a lease. The steps of this lease were not taken.
         """
         if step > self.spec.steps:
@@ -160,6 +175,7 @@ class PrivateTraining:
             )
         inputs, targets = self._records["train"]
         while self.step < step:
+            self._health.check(self._theta, step=self.step, at_most_every=LEASE_STEPS // 2)
             leased = min(lease_size(self._charge.restarts()), step - self.step)
             used = self._private_step.mechanism
             # The lease is durable before the first of its batches is drawn.
@@ -198,11 +214,14 @@ class PrivateTraining:
                 "training-records-scored",
                 f"`split` must be 'validation' or 'test' (got {split!r}). Training records are never scored.",
             )
-        if split == "validation" and self.spec.score_noise is not None:
-            return {"validation_accuracy": self._released_score(self.spec.score_noise)}
+        protected = split == "validation" and self.spec.score_noise is not None
         inputs, targets = self._records[split]
-        if len(inputs) == 0:
+        if len(inputs) == 0 and not protected:
             raise DatasetError("split-empty", f"The {split} split has no records. Raise dataset.validation.fraction.")
+        self._health.check(self._theta, step=self.step)
+        if protected:
+            self._health.check_scoring(self.model)
+            return {"validation_accuracy": self._released_score(float(self.spec.score_noise or 0.0))}
         correct, loss = self._score(inputs, targets)
         if not (isfinite(loss) and bool(self._shown.isfinite().all())):
             return {f"{split}_accuracy": nan, f"{split}_loss": nan}
@@ -211,7 +230,7 @@ class PrivateTraining:
     def _score(self, inputs: Tensor, targets: Tensor) -> tuple[int, float]:
         """Return (number of right answers, summed cross-entropy)."""
         correct, loss = 0, 0.0
-        for logits, y in self._logits(inputs, targets):
+        for logits, y in answers(self.model, inputs, targets, classes=self._classes):
             correct += int((logits.argmax(1) == y).sum())
             loss += float(nn.functional.cross_entropy(logits, y, reduction="sum"))
         return correct, loss
@@ -219,27 +238,12 @@ class PrivateTraining:
     def _released_score(self, noise: float) -> float:
         self._charge.release(noise=noise)  # durable before a validation record is read
         finite = bool(self._shown.isfinite().all())  # this depends on the model only, whose steps are charged
-        # All passes have the same size. In a shorter pass, a kernel may round logits differently. Then one more record
-        # could change the answers to other records whose two largest logits are almost equal.
-        answers = self._logits(*self._records["validation"], even=True) if finite else iter(())
-        count = torch.tensor([protected_count(answers, self._users["validation"])], dtype=torch.float64)
+        records = self._records["validation"]
+        found = answers(self.model, *records, classes=self._classes, even=True) if finite else iter(())
+        count = torch.tensor([protected_count(found, self._users["validation"])], dtype=torch.float64)
         # Rounding to float32 hides the gaps between the possible float64 values of the noise.
         noised = add_noise(count, standard_deviation=noise, generator=self._secret, dtype=torch.float32)
         return float(noised) / self._protected_size
-
-    def _logits(self, inputs: Tensor, targets: Tensor, *, even: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield (logits in float64, labels) for one part of the records after the other.
-
-        If `even` is true, the last forward pass is padded to the size of the other passes.
-        """
-        model = self.model
-        if len(targets) == 0:
-            return
-        for x, y in zip(*(torch.split(each, _SCORING_BATCH) for each in (inputs, targets)), strict=True):
-            fill = _SCORING_BATCH - len(y) if even else 0
-            with torch.no_grad():
-                logits = model(torch.cat([x, x[:1].repeat(fill, *[1] * (x.ndim - 1))]) if fill else x).double()
-            yield logits[: len(y)], y
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state from which the training continues bit for bit. It is secret, as it reveals later noise."""
@@ -329,11 +333,19 @@ def gradient_source(
 
     Raises:
         HyperparameterError: the precision is not 'float32' or 'bfloat16'.
-        GateError: the model's per-sample gradients cannot be computed in this precision.
+        GateError: the model's per-sample gradients cannot be computed in this precision, or raise for a hostile input.
     """
     refuse_illegal("precision", precision, Words(tuple(_AUTOCAST)))
-    example = public_inputs(input_shape).to(next(model.parameters()).device)
-    return per_sample_source(model, layout, example=example, autocast=_AUTOCAST[precision])
+    device = next(model.parameters()).device
+    a, b, c = public_inputs(input_shape).to(device)
+    source = per_sample_source(model, layout, example=torch.stack([a, b, c, a]), autocast=_AUTOCAST[precision])
+    points = Points(centre=layout.flatten(model))
+
+    def run(x: Tensor) -> None:
+        list(source.chunks(points, x, torch.zeros(len(x), dtype=torch.int64, device=device)))
+
+    refuse_raising(run, hostile_inputs(input_shape).to(device))
+    return source
 
 
 def _stored(values: Mapping[str, Any]) -> dict[str, Any]:

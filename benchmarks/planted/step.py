@@ -70,7 +70,7 @@ FAULTS: tuple[Fault, ...] = (
         name="rounding-not-covered-by-noise",
         breaks="the noise does not cover what rounding adds to the sensitivity",
         file="trainables/engine/step.py",
-        old="deviation = mechanism.noise_scale * (1.0 + blocks.slack if blocks else 1.0)",
+        old="deviation = mechanism.noise_scale * (1.0 + sums.blocks.slack if sums.blocks else 1.0)",
         new="deviation = mechanism.noise_scale",
         test="tests/trainables/test_stages.py::test_the_noise_covers_the_slack_where_there_is_one",
     ),
@@ -119,7 +119,7 @@ FAULTS: tuple[Fault, ...] = (
         breaks="the normaliser is the realised batch size, which is private",
         file="trainables/engine/step.py",
         old="return noised.div_(b)",
-        new="return noised.div_(max(counted, 1))",
+        new="return noised.div_(max(len(targets), 1))",
         test="tests/trainables/test_stages.py::test_an_empty_batch_is_noise_alone_over_the_expected_size",
     ),
     Fault(
@@ -135,7 +135,9 @@ FAULTS: tuple[Fault, ...] = (
         breaks="DPLIS perturbs the weights by randomness that depends on the batch",
         file="trainables/engine/step.py",
         old="points = objective.points(theta, noise_scale=noise_in_theta, public=self._public)",
-        new="seeded = torch.Generator().manual_seed(int(inputs.double().abs().sum() * 1e6))\n"
+        new="parts = list(parts)\n"
+        "        drawn = sum(float(x.double().abs().sum()) for x, _ in parts)\n"
+        "        seeded = torch.Generator().manual_seed(int(drawn * 1e6))\n"
         "        points = objective.points(theta, noise_scale=noise_in_theta, public=seeded)",
         test="tests/trainables/test_reference.py::test_each_step_equals_the_naive_loop",
     ),
@@ -144,7 +146,7 @@ FAULTS: tuple[Fault, ...] = (
         breaks="each view of a record is clipped by itself, so the record moves the sum by many times C",
         file="trainables/engine/step.py",
         old="targets, copies = targets.repeat_interleave(views, 0), copies * views",
-        new="targets, samples = targets.repeat_interleave(views, 0), samples * views",
+        new="targets = targets.repeat_interleave(views, 0)",
         test="tests/trainables/test_training.py::test_mirrors_of_what_is_its_own_mirror_change_nothing",
     ),
     Fault(
@@ -167,8 +169,48 @@ FAULTS: tuple[Fault, ...] = (
         name="user-divided-by-own-records",
         breaks="a user's gradient is divided by that user's number of records, which is private",
         file="trainables/engine/step.py",
-        old="samples, copies = len(targets) // records_per_sample, records_per_sample",
-        new="samples, copies = len(targets), 1",
+        old="copies = records_per_sample",
+        new="copies = 1",
         test="tests/trainables/test_users.py::test_one_user_moves_the_sum_by_the_clip_at_most",
+    ),
+    Fault(
+        name="raising-record-ends-the-trial",
+        breaks="a record for which the model raises decides that its trials fail, which everyone sees",
+        file="trainables/engine/batches.py",
+        old="RAISED = (Exception, SystemExit)",
+        new="RAISED = ()",
+        test="tests/trainables/test_hostile_records.py::test_a_batch_with_records_that_raise_is_the_batch_without_them",
+    ),
+    Fault(
+        name="raising-record-ends-the-score",
+        breaks="a protected validation record for which the model raises decides that its trials fail",
+        file="trainables/scoring.py",
+        old="    except RAISED:",
+        new="    except ZeroDivisionError:",
+        test="tests/trainables/test_hostile_records.py::test_a_validation_record_that_raises_is_a_wrong_answer",
+    ),
+    Fault(
+        name="raising-record-empties-the-batch",
+        breaks="one record that raises takes the gradients of all others with it, far beyond the clip",
+        file="trainables/engine/batches.py",
+        old="        return singles if others is None else others",
+        new="        return 0 * singles",
+        test="tests/trainables/test_hostile_records.py::test_a_batch_with_records_that_raise_is_the_batch_without_them",
+    ),
+    Fault(
+        name="batch-in-one-part-of-any-size",
+        breaks="a large Poisson batch may end a trial by its memory",
+        file="trainables/engine/batches.py",
+        old="return max(ROWS, _PART_BYTES // (copies * row) // ROWS * ROWS)",
+        new="return 2**62",
+        test="tests/trainables/test_hostile_records.py::test_a_large_batch_is_taken_in_parts_of_bounded_size",
+    ),
+    Fault(
+        name="raising-model-accepted",
+        breaks="a model that raises for inputs of its domain passes the gate",
+        file="trainables/model_gate.py",
+        old="    if error is None:\n        return",
+        new="    if error is None or True:\n        return",
+        test="tests/trainables/test_models.py::test_a_model_that_raises_for_one_input_of_its_domain_is_refused",
     ),
 )

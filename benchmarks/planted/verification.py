@@ -113,4 +113,12 @@ FAULTS: tuple[Fault, ...] = (
         new="    (out / _MODEL).write_bytes(best.checkpoint.read_bytes())",
         test="tests/cli/test_export.py::test_nothing_of_the_secret_generator_leaves",
     ),
+    Fault(
+        name="own-model-vouched-for",
+        breaks="the card says of a user's own model that the engine enforces what was only tested",
+        file="tuner/privacy/card/sections/assumptions.py",
+        old="    if model in MODELS and method in METHODS:",
+        new="    if model:",
+        test="tests/privacy/card/test_card.py::test_the_card_does_not_vouch_for_code_that_is_not_ours",
+    ),
 )

@@ -58,6 +58,7 @@ def test_one_error_and_nothing_started(bare: Tune, case: str, tmp_path: Path) ->
         ("of_two_inputs", "TypeError"),
         ("failing", "KeyError: 'mine'"),
         ("batch_norm", "BatchNorm"),
+        ("Unclamped", "[model-raises]"),
     ],
 )
 def test_a_model_that_no_run_could_train_is_refused_at_its_line(bare: Tune, name: str, words: str) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from trainables import model_names
 from trainables.errors import GateError, HyperparameterError
-from trainables.model_gate import check_logits, check_private
+from trainables.model_gate import check_domain, check_logits, check_private, hostile_inputs
 from trainables.models import build
 
 # Counted by hand from the layers; 26 010 is also what the TF-privacy tutorial prints.
@@ -101,6 +101,61 @@ def test_the_gate_sees_rows_that_meet(rows: int) -> None:
     check_private(looked_up(rows, mixed=False), input_shape=(8,))
     with raises_code(GateError, "samples-mixed"):
         check_private(looked_up(rows, mixed=True), input_shape=(8,))
+
+
+def in_company(meet: Callable[[Tensor], Tensor]) -> nn.Module:
+    """Adds to every row of logits what `meet` makes of the batch."""
+    return Net(lambda net, x: net.last(x) + meet(x), last=nn.Linear(4, 2))
+
+
+MIXING: dict[str, Callable[[Tensor], Tensor]] = {
+    "copies of a row": lambda x: (x[:, None] == x[None]).all(2).sum(1, keepdim=True),
+    "equal first values": lambda x: (x[:, :1] == x[None, :, 0]).sum(1, keepdim=True),
+    "rows of zeros": lambda x: (x == 0).all(1).sum(),
+    "rows of ones": lambda x: (x == 1).all(1).sum(),
+    "integers": lambda x: (x == x.round()).all(1).sum(),
+    "negative rows": lambda x: (x < 0).any(1).sum(),
+}
+
+
+@pytest.mark.parametrize("meeting", MIXING)
+def test_the_gate_sees_rows_that_meet_in_company(meeting: str) -> None:
+    with raises_code(GateError, "samples-mixed"):
+        check_private(in_company(MIXING[meeting]), input_shape=(4,))
+
+
+def test_no_gate_sees_a_trigger_on_one_value() -> None:
+    """Therefore the card says of a user's own model that it is assumed."""
+    check_private(in_company(lambda x: 1000 * (x == 3.25).sum()), input_shape=(4,))
+
+
+RAISING: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "an index": lambda net, x: net.table(x.long()).sum(1),
+    "a limit": lambda net, x: net.table((x * 0).long()).sum(1) if bool((x < 1e38).all()) else net.missing,
+    "an exit": lambda net, x: net.table((x * 0).long()).sum(1) if bool((x > -1e3).all()) else exit(3),
+    "a wrong shape": lambda net, x: net.table((x * 0).long()).sum(1)[(x[:, 0] != 255)],
+    "denormals": lambda net, x: net.table((x * 0).long()).sum(1) if not bool((x == 2**-149).any()) else net.missing,
+}
+
+
+@pytest.mark.parametrize("case", RAISING)
+def test_a_model_that_raises_for_one_input_of_its_domain_is_refused(case: str) -> None:
+    module = Net(RAISING[case], table=nn.Embedding(1000, 2))
+    check_logits(module, input_shape=(8,), classes=2)
+    with raises_code(GateError, "model-raises") as caught:
+        check_domain(module, input_shape=(8,), classes=2)
+    assert "clamp(0, 999)" in str(caught.value)
+
+
+def test_hostile_inputs_are_finite_and_the_clamped_example_takes_them() -> None:
+    """The example is that of docs/experiment.md."""
+    for shape in ((1,), (8,), (3, 5, 5)):
+        inputs = hostile_inputs(shape)
+        assert bool(inputs.isfinite().all())
+        assert len(inputs.flatten(1).unique(dim=0)) >= 20
+    clamped = Net(lambda net, x: net.table(x.clamp(0, 999).long()).sum(1), table=nn.Embedding(1000, 2))
+    check_domain(clamped, input_shape=(8,), classes=2)
+    check_private(clamped, input_shape=(8,))
 
 
 @pytest.mark.parametrize(

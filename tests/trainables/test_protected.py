@@ -5,6 +5,7 @@ noised by what the charge says.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from errors_helper import raises_code
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from torch import Tensor
+from torch import Tensor, nn
 from training_fakes import CountingCharge, MakeSpec, Trained, raw
 
 import trainables.training
@@ -48,6 +49,16 @@ def without_noise(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(trainables.training, "add_noise", nothing_added)
     return asked
+
+
+def on_records(training: PrivateTraining, splits: Splits, note: Callable[[], None]) -> None:
+    """Calls `note` before each pass that sees a validation record, as the health check on public inputs does not."""
+
+    def hook(_module: nn.Module, given_: tuple[Tensor]) -> None:
+        if bool((given_[0] == splits.x_validation[0]).flatten(1).all(1).any()):
+            note()
+
+    training.model.register_forward_pre_hook(hook)
 
 
 def key_of(training: PrivateTraining) -> Tensor:
@@ -89,10 +100,12 @@ def test_unprotected_scores_and_the_test_split_cost_nothing(trained: Trained, ch
 # -- paying ----------------------------------------------------------------------------------------------------------
 
 
-def test_every_score_is_charged_once_and_before_it_is_computed(trained: Trained, charge: CountingCharge) -> None:
+def test_every_score_is_charged_once_and_before_it_is_computed(
+    trained: Trained, charge: CountingCharge, fake_data: Splits
+) -> None:
     training = trained(0, score_noise=NOISE)
     charged_when_computed: list[int] = []
-    training.model.register_forward_pre_hook(lambda *_: charged_when_computed.append(charge.released()))
+    on_records(training, fake_data, lambda: charged_when_computed.append(charge.released()))
     for _ in range(3):
         training.evaluate()  # the same model again is another release: nothing is kept
     assert charge.releases == [1, 1, 1]
@@ -100,11 +113,13 @@ def test_every_score_is_charged_once_and_before_it_is_computed(trained: Trained,
     assert charge.leases == []
 
 
-def test_a_refused_score_is_not_computed_and_nothing_is_drawn(trained: Trained, charge: CountingCharge) -> None:
+def test_a_refused_score_is_not_computed_and_nothing_is_drawn(
+    trained: Trained, charge: CountingCharge, fake_data: Splits
+) -> None:
     charge.most_scores = 1
     training = trained(0, score_noise=NOISE)
     computed: list[object] = []
-    training.model.register_forward_pre_hook(lambda *_: computed.append(1))
+    on_records(training, fake_data, lambda: computed.append(1))
     training.evaluate()
     key = key_of(training)
     assert computed == [1], "the control: a score that is paid for is computed"

@@ -13,6 +13,7 @@ from gradient_checks import Net
 from torch import Tensor, nn
 from training_fakes import normals, step_over
 
+from trainables.engine import batches as engine_batches
 from trainables.engine import step as engine_step
 from trainables.engine.bookkeeping import BookkeepingSource
 from trainables.engine.clip import CLIPPINGS, clip_factors, clipped_sum
@@ -215,13 +216,13 @@ def test_a_record_that_overflows_one_layer_brings_no_decay_of_the_others() -> No
 @pytest.mark.parametrize("decay", [0.0, 1e3])
 def test_a_step_shortens_its_blocks_for_decay(decay: float, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int | None] = []
-    real = engine_step.clipped_sum
+    real = engine_batches.clipped_sum
 
     def watched(*arguments: object, block: int | None, **others: object) -> Tensor:
         asked.append(block)
         return real(*arguments, block=block, **others)
 
-    monkeypatch.setattr(engine_step, "clipped_sum", watched)
+    monkeypatch.setattr(engine_batches, "clipped_sum", watched)
     step, theta = private_step(linear_model(torch.float32), Stages(weight_decay_before_clipping=decay), rate=1.0)
     step.private_gradient(theta, *records(3, torch.float32), learning_rate=0.1)
     assert len(asked) == 1

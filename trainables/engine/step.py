@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,10 +12,11 @@ from torch import Tensor
 from search_spaces import Limits, Words
 from trainables.checks import value_problem
 from trainables.engine.augmentation import RandomViews
-from trainables.engine.clip import CLIPPINGS, clipped_sum, stretch
+from trainables.engine.batches import BatchSum, part_samples
+from trainables.engine.clip import CLIPPINGS
 from trainables.engine.noise import add_noise
-from trainables.engine.objective import Objective, Plain
-from trainables.engine.per_sample import IGNORED, ROWS, PerSampleSource
+from trainables.engine.objective import Objective, Plain, Points
+from trainables.engine.per_sample import IGNORED, PerSampleSource
 from trainables.engine.postprocess import Postprocess, unchanged
 from trainables.engine.random import Generator
 from trainables.engine.sampling import poisson_batch, user_records
@@ -140,12 +141,19 @@ class PrivateStep:
         """
         samples = inputs if users is None else users
         batch = poisson_batch(self._secret, len(samples), self.mechanism.sample_rate).to(inputs.device)
-        rows, missing = (batch, None) if users is None else user_records(users, batch)
-        x, y = inputs.index_select(0, rows), targets.index_select(0, rows)
-        if missing is not None:
-            y.masked_fill_(missing, IGNORED)
+
+        def gather(part: Tensor) -> tuple[Tensor, Tensor]:
+            rows, missing = (part, None) if users is None else user_records(users, part)
+            x, y = inputs.index_select(0, rows), targets.index_select(0, rows)
+            if missing is not None:
+                y.masked_fill_(missing, IGNORED)
+            return x, y
+
         size = 1 if users is None else users.shape[1]
-        gradient = self._gradient(theta, x, y, learning_rate=learning_rate, records_per_sample=size)
+        most = part_samples(inputs, copies=size * self._views)
+        whole = len(batch) <= most
+        parts = map(gather, (batch,) if whole else torch.split(batch, most))
+        gradient = self._gradient(theta, parts, whole=whole, learning_rate=learning_rate, records_per_sample=size)
         direction = self._update.direction(self._stages.postprocess(gradient))
         return decoupled_decay(
             theta, direction, learning_rate=learning_rate, weight_decay=self._stages.decoupled_weight_decay
@@ -172,45 +180,70 @@ class PrivateStep:
                 f"`sample_rate` must be 1 for a batch that the step did not draw (got {self.mechanism.sample_rate!r}). "
                 "Let take() draw the batch, or use sample_rate 1.",
             )
-        return self._gradient(theta, inputs, targets, learning_rate=learning_rate, records_per_sample=1)
+        most = part_samples(inputs, copies=self._views)
+        parts = zip(*(torch.split(each, most) for each in (inputs, targets)), strict=True)
+        return self._gradient(
+            theta, parts, whole=len(targets) <= most, learning_rate=learning_rate, records_per_sample=1
+        )
+
+    def rehearse(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> None:
+        """Compute the clipped sum of PUBLIC samples at θ, without noise, and forget it. No random number is drawn.
+
+        Raises:
+            Exception: whatever the model or the machine raises. It does not depend on a record.
+        """
+        self._sum(Points(centre=theta)).joint(inputs, targets, copies=1, blocks=None)
+
+    @property
+    def _views(self) -> int:
+        """Number of views of a record."""
+        return 1 if self._stages.augmentation is None else self._stages.augmentation.copies
+
+    def _sum(self, points: Points) -> BatchSum:
+        mechanism, centre = self.mechanism, points.centre
+        blocks = blocks_for(centre.dtype, dimension=centre.numel(), expected_batch_size=mechanism.expected_batch_size)
+        return BatchSum(
+            source=self._source,
+            points=points,
+            max_grad_norm=mechanism.max_grad_norm,
+            clipping=mechanism.clipping,
+            blocks=blocks,
+        )
 
     def _gradient(
-        self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float, records_per_sample: int
+        self,
+        theta: Tensor,
+        parts: Iterable[tuple[Tensor, Tensor]],
+        *,
+        whole: bool,
+        learning_rate: float,
+        records_per_sample: int,
     ) -> Tensor:
-        """Return the private gradient of a batch. The m records of a sample are next to each other.
+        """Return the private gradient of a batch, which comes in parts. A part has inputs and labels.
 
-        A sample's gradient is the sum over its records divided by the public m, even if some records are IGNORED.
+        The m records of a sample are next to each other. A sample's gradient is the sum over its records divided by the
+        public m, even if some records are IGNORED. It is 0 if the sample's own pass raises, with the same views.
+        `whole` says whether the batch is one part.
         """
         full_float32()
         mechanism, stages = self.mechanism, self._stages
-        b, c = mechanism.expected_batch_size, mechanism.max_grad_norm
+        b = mechanism.expected_batch_size
         noise_in_theta = learning_rate * mechanism.noise_scale / b
         objective = stages.objective_at(self.noise_draws)
         points = objective.points(theta, noise_scale=noise_in_theta, public=self._public)
         if stages.weight_decay_before_clipping:
             points = replace(points, decay=stages.weight_decay_before_clipping)
-        samples, copies = len(targets) // records_per_sample, records_per_sample
-        if stages.augmentation is not None:
-            inputs, views = stages.augmentation(inputs, self._secret), stages.augmentation.copies
-            targets, copies = targets.repeat_interleave(views, 0), copies * views
-        counted, fill = samples, -samples % ROWS if samples else 0
-        if fill:  # pad with copies of the first sample, because other inputs might be invalid for the model
-            inputs, targets = (
-                torch.cat([each, each[:copies].repeat(fill, *[1] * (each.ndim - 1))]) for each in (inputs, targets)
-            )
-            samples += fill
-        blocks = blocks_for(theta.dtype, dimension=theta.numel(), expected_batch_size=b)
-        clipped = clipped_sum(
-            self._source.chunks(points, inputs, targets, copies=copies),
-            c,
-            like=theta,
-            clipping=mechanism.clipping,
-            samples=samples,
-            counted=counted,
-            block=blocks.rows(samples, stretch=stretch(points, c, clipping=mechanism.clipping)) if blocks else None,
-        )
+        sums, total = self._sum(points), None
+        for inputs, targets in parts:
+            copies = records_per_sample
+            if stages.augmentation is not None:  # its views stay with the sample, also if the pass is repeated
+                inputs, views = stages.augmentation(inputs, self._secret), stages.augmentation.copies
+                targets, copies = targets.repeat_interleave(views, 0), copies * views
+            part = sums.of(inputs, targets, copies=copies, whole=whole)
+            total = part if total is None else total + part
+        clipped = torch.zeros_like(theta) if total is None else total
         # Rounding may increase the sensitivity by the factor 1 + slack.
-        deviation = mechanism.noise_scale * (1.0 + blocks.slack if blocks else 1.0)
+        deviation = mechanism.noise_scale * (1.0 + sums.blocks.slack if sums.blocks else 1.0)
         noised = add_noise(clipped, standard_deviation=deviation, generator=self._secret, dtype=theta.dtype)
         self.noise_draws += 1
         return noised.div_(b)

@@ -11,8 +11,9 @@ additions of blocks. Three more operations round its clip factor and multiply by
 weight decay, which is added separately. The error of each operation is at most u times its result. So the error of a
 sum over B samples is at most u·(m + B/m + 8)·B·C (Higham 2002, section 4.2). The sums of two neighbouring batches
 differ by at most C + u·(m + B/m + 8)·(2B + 1)·C. m is chosen so that this difference is below (1 + slack)·C, and the
-noise is increased by the factor 1 + slack. The bound requires ONE term per sample. Several terms of a sample may be
-longer than their sum, so they are added in float64.
+noise is increased by the factor 1 + slack. Each of the two sums errs by at most slack/2·C, so one of them may also be
+summed in float64, for example because its batch is taken in several parts (`trainables.engine.batches`). The bound
+requires ONE term per sample. Several terms of a sample may be longer than their sum, so they are added in float64.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from tuner.errors import InputError, VerificationError
 from tuner.privacy.accountant import pld as accounting
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.card.card import build_card, card_text, issue_card, parse_card
+from tuner.privacy.card.card import build_card, card_hash, card_text, issue_card, parse_card
 from tuner.privacy.card.page import render_markdown
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.verify.checks import check_card
@@ -157,6 +157,37 @@ def test_what_every_card_says(cards: dict[str, dict[str, Any]], kind: str) -> No
         assert card["public_search"] is None
         assert card["claim"]["tuning_alone"]["epsilon"] == card["claim"]["epsilon"]
         assert card["claim"]["model_alone"]["status"].startswith("NOT a guarantee")
+
+
+OF_CODE = ("samples do not meet before the clip", "no record decides how a trial ends")
+
+
+@pytest.mark.parametrize("code", [{"model": "their_models:net"}, {"method": "their_method"}, {"model": None}])
+def test_the_card_does_not_vouch_for_code_that_is_not_ours(ledger: Ledger, code: dict[str, Any]) -> None:
+    """And a card that does is found, whatever hashes are recorded."""
+
+    def statuses(card: dict[str, Any]) -> set[str]:
+        return {row["status"] for row in card["assumptions"] if row["assumption"] in OF_CODE}
+
+    open_first(ledger, filter=TotalSteps(MECHANISM, 1000), epsilon=4.0, details=code)
+    ledger.reserve("first", "a", 120, mechanism=MECHANISM)
+    lease(ledger, "first", "a", 120)
+    ledger.settle("first", "a", 120)
+    card = issue_card(ledger, FACTS)
+    assert statuses(card) == {"assumed"}
+    assert check_card(card_text(card), ledger, page=render_markdown(card)).ok
+    for row in card["assumptions"]:
+        if row["assumption"] in OF_CODE:
+            row["status"] = "holds: enforced by the engine, tested"
+    ledger.record_card("first", card_hash(card), "export")
+    failed = [check.name for check in check_card(card_text(card), ledger).checks if check.ok is False]
+    assert failed == ["card rendered anew"]
+
+
+def test_the_card_vouches_for_the_models_that_come_with_it(cards: dict[str, dict[str, Any]]) -> None:
+    for card in cards.values():
+        found = [row["status"] for row in card["assumptions"] if row["assumption"] in OF_CODE]
+        assert found == ["holds: enforced by the engine, tested"] * 2
 
 
 def test_the_user_the_share_and_the_cap_are_told(ledger: Ledger) -> None:

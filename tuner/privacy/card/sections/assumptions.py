@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from search_spaces import METHODS
+from trainables.model_names import MODELS
 from tuner.privacy.card.sections.records import GENERATOR
 from tuner.privacy.card.sections.section import CardSection, Subject
 from tuner.privacy.card.text import plain
@@ -15,6 +17,7 @@ __all__ = ["ASSUMPTIONS", "NOT_PROVED"]
 _ENGINE = "holds: enforced by the engine, tested"
 _LEDGER = "holds: enforced by the ledger, tested"
 _BOTH = "holds: enforced by the engine and the ledger, tested"
+_RAISING = "a record that raises an error adds a zero gradient, or counts as a wrong answer"
 _ASSUMED, _NOT_COVERED = "assumed", "not covered"
 
 Assumption = tuple[str, str, str]
@@ -30,18 +33,37 @@ def _of_steps(subject: Subject) -> list[Assumption]:
     facts, unit = subject.facts, subject.search.unit
     public = "holds: the experiment file sets it, and it does not depend on the number of records in the data"
     clipped = (
-        "the gradients of all augmented views of a record are clipped as one vector; models that mix records are "
-        "refused"
+        "the gradients of all augmented views of a record are clipped as one vector"
         if unit == "record"
         else f"the gradients of at most {facts.records_per_user} records of a user are clipped as one vector; "
-        "a hash chooses these records, independently of other users; models that mix users are refused"
+        "a hash chooses these records, independently of other users"
     )
     return [
         ("batches are Poisson samples at sample_rate", _ENGINE, f"{unit}s are drawn by index; batches may be empty"),
-        (f"one {unit} moves the clipped sum by at most C", _ENGINE, clipped),
+        (f"one {unit} moves the clipped sum by at most C", _ENGINE, f"{clipped}; this needs the next two assumptions"),
+        *_of_code(subject),
         ("the normaliser is public", public if facts.public_size_is_public else _ASSUMED, "expected batch size"),
         ("noise is Gaussian and fresh", _ASSUMED, f"{GENERATOR}; floating-point numbers are not exactly Gaussian"),
         (subject.search.filter.assumption[0], _LEDGER, subject.search.filter.assumption[1]),
+    ]
+
+
+def _of_code(subject: Subject) -> list[Assumption]:
+    """Return the assumptions about the code that sees records before the clip.
+
+    The card vouches for the models and methods that come with dp-tuner. Others were only tested on public inputs.
+    """
+    model, method = (str(subject.search.details.get(key)) for key in ("model", "method"))
+    crash = "a crash of the process, or a pass that never ends, is not covered"
+    if model in MODELS and method in METHODS:
+        return [
+            ("samples do not meet before the clip", _ENGINE, "the model and the method come with dp-tuner"),
+            ("no record decides how a trial ends", _ENGINE, f"{_RAISING}; {crash}"),
+        ]
+    tested = f"{model} is the user's own code; it was tested on public inputs, which cannot find every dependence"
+    return [
+        ("samples do not meet before the clip", _ASSUMED, tested),
+        ("no record decides how a trial ends", _ASSUMED, f"{_RAISING}; {crash}"),
     ]
 
 
