@@ -62,9 +62,11 @@ def behind(
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a record must not end the process by SystemExit either
-            log_traceback(log, "behind the wall", error)
-            told = isinstance(error, InfrastructureError) or (isinstance(error, Exception) and lets_out(error))
+            infrastructure = isinstance(error, InfrastructureError)
+            told = infrastructure or (isinstance(error, Exception) and lets_out(error))
             shown = error if told else None
+            if infrastructure or not (told and isinstance(error, TrainableError)):  # a refusal says all of its cause
+                log_traceback(log, "behind the wall", error)
     # These lines are outside of `except`. Otherwise the original error would be the context of the one raised here.
     if shown is None:
         raise WalledError(

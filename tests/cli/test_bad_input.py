@@ -127,5 +127,5 @@ def test_trials_that_all_fail_end_the_sweep_with_one(tune: Tune, monkeypatch: py
     status = tune("status", "tiny", "--json").json["sweeps"][0]
     assert (status["state"], status["trials"]["failed"]) == ("failed", 3)
     state = tune.search_state(tune.sweeps[0].name)
-    assert (state.leased_steps, state.status) == (0, "closed"), "no step was taken: nothing is committed"
+    assert (state.leased_steps, state.status) == (3 * 10, "open"), "charged whole: no count tells at which step it was"
     assert {run.info.status for run in tune.mlflow_runs()} == {"FAILED"}

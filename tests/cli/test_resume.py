@@ -192,4 +192,4 @@ def test_an_interruption_says_what_resuming_repeats(tune: Tune, monkeypatch: pyt
     assert commands[0] == f"tune resume {tune.sweeps[0].name}", "what comes first"
     tune("resume", "tiny", "--local", "--quiet", code=None)
     (status,) = tune("status", "tiny", "--json").json["sweeps"]
-    assert status["trials"] == {"planned": 2, "complete": 1, **({"failed": 1} if beyond else {"complete": 2})}
+    assert status["trials"] == {"planned": 2, "complete": 1, **({"lost": 1} if beyond else {"complete": 2})}

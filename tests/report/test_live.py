@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
 import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
 
 import pytest
 from report_fakes import budget, view
@@ -198,3 +206,33 @@ def test_a_resumed_sweep_begins_with_the_trials_of_before_and_its_best_is_that_o
     assert "3 ended before" in text(target)
     assert "4/4 trials" in text(target)
     assert "BEST" not in text(target), "0.7 is below what was reached before"
+
+
+DRAWS = """
+import os, sys
+from pathlib import Path
+from tuner.report.text import console, view_console
+from trainables.wall import behind
+with view_console() as view:
+    usual = console()
+    print(view.is_terminal, view.size == usual.size, view.width)
+    behind(Path(sys.argv[1]), lambda: (view.print("the view"), usual.print("all else"), view.print(view.width)))
+"""
+
+
+def test_the_view_draws_while_records_are_behind_the_wall(tmp_path: Path) -> None:
+    """Its thread goes on, so it has a descriptor of its own, and the size of the terminal is asked of that one."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 97, 0, 0))
+    environment = {**os.environ, "TERM": "xterm"}
+    environment.pop("COLUMNS", None)
+    command = [sys.executable, "-c", DRAWS, str(tmp_path / "log")]
+    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=slave, env=environment, check=True, timeout=60)
+    os.close(slave)
+    said = os.read(master, 10_000).decode()
+    os.close(master)
+    assert said.splitlines()[0] == "True True 97"
+    assert "the view" in said
+    assert said.count("97") == 2
+    assert "all else" not in said
+    assert "all else" in (tmp_path / "log").read_text()

@@ -29,7 +29,7 @@ from trainables.engine.per_sample import ROWS, PerSampleGradients, PerSampleSour
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import PrivateStep, Stages
 from trainables.engine.sums import SMALL
-from trainables.errors import GateError, InfrastructureError, TrainableError
+from trainables.errors import GateError, InfrastructureError, TrainableError, WalledError
 from trainables.rungs import TrainingLoop
 from trainables.training import PrivateTraining
 
@@ -418,5 +418,5 @@ def test_what_a_trial_shows_is_the_same_with_a_record_out_of_range(
     monkeypatch.setattr(trainables.training, "refuse_raising", lambda *_: None)
     assert shown(hostile=True) == shown(hostile=False)
     monkeypatch.setattr(batches, "RAISED", ())
-    with pytest.raises(IndexError):  # the control: without zero gradients the trial fails
+    with raises_code(WalledError, "records-failed"):  # the control: without zero gradients the trial fails
         shown(hostile=True)
