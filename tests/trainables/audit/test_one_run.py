@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+import trainables.engine.clip
 import trainables.engine.step
 from trainables.audit.one_run import AuditResult, audit_run, scores
 from trainables.audit.task import METHOD_PARAMETERS, canary_task
@@ -59,8 +60,10 @@ def test_a_planted_fault_shows_more_than_the_claim(tmp_path: Path, fault: str, m
     if fault == "sampled always":
         monkeypatch.setattr(real, "poisson_batch", lambda _generator, records, _rate: torch.arange(records))
     if fault == "clip ten times as long":
-        total = real.clipped_sum
-        monkeypatch.setattr(real, "clipped_sum", lambda chunks, norm, **more: total(chunks, 10 * norm, **more))
+        factors = trainables.engine.clip.clip_factors
+        monkeypatch.setattr(
+            trainables.engine.clip, "clip_factors", lambda norms, c, **more: factors(norms, 10 * c, **more)
+        )
     found = audited(tmp_path, "dp_sgd", sample_rate=0.1, noise_multiplier=4.0, claim=claim)
     assert (found.epsilon_at_least > claim) == (fault != "none")
 
