@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from search_spaces import Words
 from trainables import data
-from trainables.charge import LEASE_STEPS, Charge, lease_size
+from trainables.charge import Charge, lease_size
 from trainables.checks import refuse_illegal
 from trainables.data import Splits
 from trainables.engine.average import WeightAverage
