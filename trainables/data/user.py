@@ -142,7 +142,8 @@ def _of_blocks(info: DatasetInfo, arrays: Arrays) -> Arrays:
         return arrays
     if blocks is None or blocks.dtype.kind not in "iuU" or blocks.shape != arrays["y_train"].shape[:1]:
         raise _wrong(
-            Path(info.path or ""), "`block_train` must be a vector of strings or integers, one for each training record."
+            Path(info.path or ""),
+            "`block_train` must be a vector of strings or integers, one for each training record.",
         )
     if len(arrays["x_train"]) != len(blocks):
         raise _wrong(Path(info.path or ""), "`x_train` and `block_train` must have the same length.")
