@@ -21,6 +21,7 @@ from optuna.trial import create_trial
 from trainables.rungs import checkpoint_path
 from tuner.experiment import load_experiment
 from tuner.plan.plan import plan_from
+from tuner.privacy.ledger.stores.sqlite import Sqlite
 from tuner.report.status import status_values
 from tuner.study.storage import JOURNAL, open_storage
 from tuner.study.views import OUTCOME, PARAMETERS, STEPS_TAKEN, TRIAL_ID
@@ -176,6 +177,17 @@ def test_a_lost_status_opens_no_fresh_ledger(charged: Tune, scored: list[str], l
         charged("resume", "tiny", "--local")
     assert charged.entries.count("open_search") == 1
     assert charged.entries[: len(before)] == before
+
+
+def test_a_copied_sweep_charges_nobody_elses_search(
+    charged: Tune, scored: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Sqlite, "user", lambda _: "mallory")
+        for words in (("resume", "tiny", *MORE), ("export", "tiny")):
+            assert "[ledger-other-user]" in refused(charged, scored, *words).err
+    assert charged.search_state(charged.sweeps[0].name).leased_steps == 2 * STEPS
+    charged("resume", "tiny", *MORE)  # the control
 
 
 # The journal while it is written.

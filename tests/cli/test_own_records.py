@@ -176,7 +176,9 @@ def enter_without_data(tune: Tune, file: str, *overrides: str) -> Ledger:
     """Open a search in the ledger as `tune run` does, of a set that need not be here."""
     ledger = Ledger.open(tune.ledger_url)
     prepared = prepare(str(tune.folder / file), overrides, data_dir=None, need_data=False)
-    enter(ledger, SweepFolder(tune.folder / "tiny-20260101-000000-abcdef"), prepared)
+    sweep = SweepFolder(tune.folder / "tiny-20260101-000000-abcdef")
+    sweep.root.mkdir()
+    enter(ledger, sweep, prepared)
     return ledger
 
 

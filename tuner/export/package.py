@@ -63,6 +63,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     from tuner.privacy.card.curve import render_svg
     from tuner.privacy.card.own_words import CardFacts
     from tuner.privacy.card.page import CURVE_FILE, render_markdown
+    from tuner.privacy.ledger.admission import require_writer
     from tuner.privacy.ledger.ledger import Ledger
 
     sweep.require_whole()
@@ -84,6 +85,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     # The ledger comes first: without it there is no claim, and nothing is written.
     ledger = Ledger.open(experiment.ledger, create=False)
     charged = ledger.search_state(sweep.id)
+    require_writer(ledger.user(), charged.user, sweep.id)  # the card is recorded at the end
     if charged.status == "open":
         state = sweep.read_status().get("state")
         fix = (
