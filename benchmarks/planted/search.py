@@ -60,18 +60,10 @@ FAULTS: tuple[Fault, ...] = (
         name="refused-lease-takes-the-step",
         breaks="the executor continues a trial whose charge was refused",
         file="trainables/rungs.py",
-        old="            training = self._training = self.make_training(self.spec, self.charge)",
-        new="            self.charge.lease = lambda steps, **_: None\n"
-        "            training = self._training = self.make_training(self.spec, self.charge)",
+        old="            training = self._training = self.make_training(self.spec, self._payment)",
+        new="            self._payment.lease = lambda steps, **_: None\n"
+        "            training = self._training = self.make_training(self.spec, self._payment)",
         test="tests/executors/test_local.py::test_a_refused_lease_takes_no_step",
-    ),
-    Fault(
-        name="traceback-shown-to-analysts",
-        breaks="the message of a training's error, which may hold data, is stored with the trial",
-        file="trainables/rungs.py",
-        old='    return f"{type(error).__name__} in the training.',
-        new='    return f"{type(error).__name__}: {error} in the training.',
-        test="tests/executors/test_local.py::test_a_trial_that_raises_is_failed_and_the_sweep_goes_on",
     ),
     Fault(
         name="private-values-recorded",

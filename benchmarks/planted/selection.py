@@ -76,7 +76,7 @@ FAULTS: tuple[Fault, ...] = (
         name="ties-broken-by-order",
         breaks="the first run wins a tie, which reveals the order of the runs",
         file="tuner/sweep/sealed.py",
-        old="best_trial(trials, mode=mode, tie=lambda trial: runs.tie_key(trial.id))",
+        old="best_trial(trials, mode=mode, tie=tie)",
         new="best_trial(trials, mode=mode)",
         test="tests/cli/test_selection.py::test_a_tie_is_broken_by_a_secret_and_not_by_the_order",
     ),
