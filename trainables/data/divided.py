@@ -15,6 +15,7 @@ from trainables.data.files import data_folder
 from trainables.data.loading import read_arrays
 from trainables.data.requests import DatasetRequest
 from trainables.errors import DatasetError
+from trainables.wall import walled
 
 __all__ = ["PAIR", "divided_records", "hashed_pairs"]
 
@@ -25,6 +26,7 @@ _SIZE = 16  # bytes of one hash. Among 10⁹ records, two hashes are equal with 
 _ROWS = 4096  # rows that are converted at a time, to save memory
 
 
+@walled
 def divided_records(request: DatasetRequest, secret: bytes) -> np.ndarray:
     """Return the distinct (record, user) pairs of the training records of a data set whose unit is a user.
 
