@@ -32,7 +32,8 @@ FAULTS: tuple[Fault, ...] = (
         breaks="DPLIS perturbs the weights by randomness that depends on the batch",
         file="trainables/engine/step.py",
         old="points = objective.points(theta, noise_scale=noise_in_theta, public=self._public)",
-        new="seeded = torch.Generator().manual_seed(len(inputs))\n"
+        new="parts = list(parts)\n"
+        "        seeded = torch.Generator().manual_seed(len(parts[0][0]))\n"
         "        points = objective.points(theta, noise_scale=noise_in_theta, public=seeded)",
         test=_PROBE,
     ),
@@ -48,8 +49,8 @@ FAULTS: tuple[Fault, ...] = (
         name="users-clipped-record-by-record",
         breaks="each record of a user is clipped by itself, so a user moves the sum by many times C",
         file="trainables/engine/step.py",
-        old="samples, copies = len(targets) // records_per_sample, records_per_sample",
-        new="samples, copies = len(targets), 1",
+        old="copies = records_per_sample\n",
+        new="copies = 1\n",
         test=_PROBE,
     ),
     Fault(

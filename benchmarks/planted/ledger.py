@@ -85,8 +85,8 @@ FAULTS: tuple[Fault, ...] = (
         name="lease-not-written",
         breaks="a lease is answered and not written to the ledger",
         file="tuner/privacy/ledger/ledger.py",
-        old='            write(state.dataset, "lease", body)\n',
-        new='            if steps < 0:\n                write(state.dataset, "lease", body)\n',
+        old='state)\n            write(state.dataset, "lease", body)\n',
+        new='state)\n            if steps < 0:\n                write(state.dataset, "lease", body)\n',
         test="tests/privacy/ledger/test_ledger.py::test_reserve_lease_settle_moves_steps",
     ),
     Fault(

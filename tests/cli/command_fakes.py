@@ -159,6 +159,10 @@ class Died(BaseException):
     """Death of the process: an exception that nothing in the program catches."""
 
 
+def interrupted(*_: object, **__: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
 def dies(*_: object, **__: object) -> NoReturn:
     raise Died
 
@@ -171,12 +175,9 @@ def run_until_death(file: str) -> None:
         run_file(file, (), RunOptions(local=True, quiet=True))
 
 
-def raising_at(
-    patch: pytest.MonkeyPatch, at: int, error: type[BaseException] = KeyboardInterrupt, after: int = 0
-) -> None:
-    """Raise an error in the n-th rung of all trainings, once, after some of its steps."""
+def dying_of_interrupts(patch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
+    """Let an interruption in a training end the process with `error`. The wall lets nothing else out."""
     from trainables import rungs
-    from trainables.training import PrivateTraining
 
     wall = rungs.behind
 
@@ -184,9 +185,18 @@ def raising_at(
         try:
             return wall(*arguments, **options)
         except KeyboardInterrupt:
-            raise error from None  # the wall lets nothing else out that is raised behind it
+            raise error from None
 
     patch.setattr(rungs, "behind", dying)
+
+
+def raising_at(
+    patch: pytest.MonkeyPatch, at: int, error: type[BaseException] = KeyboardInterrupt, after: int = 0
+) -> None:
+    """Raise an error in the n-th rung of all trainings, once, after some of its steps."""
+    from trainables.training import PrivateTraining
+
+    dying_of_interrupts(patch, error)
     real, calls = PrivateTraining.run_to, iter(range(10_000))
 
     def raises(training: PrivateTraining, step: int) -> None:

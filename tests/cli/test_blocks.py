@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from command_fakes import STEPS, Tune, write_images
 
+from trainables import data
 from trainables.data import DatasetRequest, load_records
 
 OWN = {
@@ -66,7 +67,7 @@ def test_a_record_of_another_block_changes_nothing(sales: Tune) -> None:
         arrays = dict(file)
     arrays["x_train"][arrays["block_train"] == "2026-12"] = 7
     np.savez(sales.folder / "sales.npz", **arrays)
-    load_records.cache_clear()
+    data._loaded.cache_clear()
     again = load_records(request_of(sales, "2026-10", "2026-11"))
     assert bool((again.x_train == both.x_train).all())
 

@@ -6,7 +6,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_fakes import STEPS, Died, Tune, dies, raising_at, run_until_death
+from command_fakes import (
+    STEPS,
+    Died,
+    Tune,
+    dies,
+    dying_of_interrupts,
+    interrupted,
+    raising_at,
+    run_until_death,
+)
 from held_fakes import refused
 from sealed_fakes import SEALED, draw
 
@@ -75,7 +84,8 @@ def test_what_was_shown_after_the_head_was_kept_is_known_by_what_was_leased_for_
         if left == "report":
             patch.setattr(ledger_head.HeadWatch, "trial_reported", dies)
         else:
-            patch.setattr(PrivateTraining, "evaluate", dies)
+            dying_of_interrupts(patch, Died)
+            patch.setattr(PrivateTraining, "evaluate", interrupted)
         run_until_death(tune.write())
     assert tune.entries.count("lease") == 1
     newer = put_back(tune, copies[0])

@@ -17,6 +17,7 @@ from tuner.export.exported_trial import ExportedTrial
 from tuner.plan.plan import make_plan, plan_from
 from tuner.sweep.trial_spec import training_spec
 
+ORIGIN = {"ledger": "0" * 32, "entries": 1, "head": "0" * 64}
 SPACE: dict[str, Any] = {
     "R": {"log_uniform": [0.5, 2.0]},
     "K": {"promote": [1, 3]},
@@ -115,7 +116,7 @@ def test_an_export_of_another_length_rises_at_the_same_steps(bare: Tune) -> None
         assert trained.parameters["smoothing_samples"] == {"promote": [1, 3], "from_step": [0, rise]}
         best = ExportedTrial(id="t", number=0, parameters=chosen, score=0.5, seed=trained.seed, checkpoint=Path("none"))
         Path(EXPORT).parent.mkdir(parents=True, exist_ok=True)
-        Path(EXPORT).write_text(standalone_yaml(experiment, plan, best))
+        Path(EXPORT).write_text(standalone_yaml(experiment, plan, best, origin=ORIGIN))
         again = spec_of_export()
         assert again.steps == steps
         assert again.parameters["smoothing_samples"] == trained.parameters["smoothing_samples"]

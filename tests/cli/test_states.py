@@ -56,6 +56,7 @@ def shown(folder: Path, mlflow: Path, step: int) -> dict[str, Any]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setenv("XDG_DATA_HOME", str(folder))
         patch.setattr(PrivateStep, "take", take)
         said = tune("run", tune.write(search__trials=3), "--local", code=0)
         assert SECRET not in said.out + said.err

@@ -73,8 +73,9 @@ def run_file(
 
 def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out: Path | None) -> int:
     """Run `tune train` and return its exit code. It trains one configuration, charges it, and exports it."""
-    _require_as_exported(find_file(file)[0], options)
     prepared = prepare(file, overrides, data_dir=options.data_dir)
+    require_origin(prepared)
+    _require_as_exported(prepared.path, options)
     if not prepared.plan.private:
         raise InputError(
             "train-not-private",
@@ -90,7 +91,6 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
             "run` to search, then `tune export`.",
         )
     check_startable(prepared)
-    require_origin(prepared)
     if not options.as_json:
         show_plan(prepared, ledger_state(prepared))
     sweep, ended = start_sweep(prepared, replace(options, next_commands=False))
