@@ -48,7 +48,7 @@ class PostgresBackdoor:
             self.sql(f"ALTER TABLE {table} DISABLE TRIGGER USER")
 
     def guard(self) -> None:
-        for table in ("entries", "heads", "meta"):
+        for table in ("divisions", "entries", "heads", "meta"):
             self.sql(f"ALTER TABLE {table} ENABLE TRIGGER USER")
 
 

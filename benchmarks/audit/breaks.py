@@ -239,6 +239,8 @@ def public_search_on_a_private_set(make: Make) -> Seen:
     file = bench.write("p.yaml", **public, search__public={"name": "own", "path": "own.npz", "public_size": _RECORDS})
     said = bench("run", file, "--local")
     bench.enter_public("open", key=2)
+    ledger = f"sqlite:///{bench.folder}/runs/ledger.db"
+    bench("budget", "set", "other", "--epsilon", "9", "--delta", "1e-3", "--ledger", ledger)
     file = bench.write("q.yaml", **public, search__public={"name": "open", "path": "open.npz", "public_size": _RECORDS})
     control = bench("run", file, "--local")
     told = said.refused or _void(bench)
@@ -319,7 +321,7 @@ def another_users_sweep(make: Make) -> Seen:
 def _as_user(name: str) -> Iterator[None]:
     from tuner.privacy.ledger.stores.sqlite import Sqlite
 
-    with mock.patch.object(Sqlite, "user", lambda _: name):
+    with mock.patch.object(Sqlite, "user", return_value=name):
         yield
 
 

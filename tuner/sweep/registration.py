@@ -156,11 +156,17 @@ def dataset_refusal(prepared: ReadySearch, dataset: DatasetState | None) -> Budg
 
     This is a preview. The ledger decides when the search is opened.
     """
+    from tuner.privacy.ledger.admission import admit_own
     from tuner.privacy.ledger.ledger import Ledger
 
     if dataset is None:
         return None
     ledger = Ledger.open(prepared.experiment.ledger, create=False)
+    if is_own(prepared.request):
+        try:
+            admit_own(ledger.states(), prepared.owner)
+        except BudgetRefusedError as error:
+            return error
     return refusal_at(prepared, (dataset, *map(ledger.dataset_state, prepared.other_blocks)), user=ledger.user())
 
 

@@ -156,7 +156,7 @@ def test_what_the_forger_leaves_out_is_part_of_every_check(ledger: Ledger, monke
     """The control of the fixture `forger`."""
     card = issue_card(ledger, charged(ledger, "total_steps"))
     slow: list[tuple[Any, str]] = [
-        (checks, "_recorded"), (checks, "second_opinion"), (checks, "build_card"), (caps, "claim_curve"),
+        (checks, "check_recorded"), (checks, "second_opinion"), (checks, "build_card"), (caps, "claim_curve"),
         (ledger, "verify_chain"), (ledger, "entries"),
     ]  # fmt: skip
     spies = [Mock(wraps=getattr(module, name)) for module, name in slow]

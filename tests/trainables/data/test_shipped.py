@@ -138,7 +138,7 @@ def test_a_copy_with_other_types_shapes_or_test_records_is_known(data_dir: Path,
         {"x_train": digits["x_train"].astype(np.float64)},
         {"y_train": digits["y_train"].astype(np.uint8)},
         {"x_test": digits["x_test"][:5], "y_test": digits["y_test"][:5]},
-        {"x_train": digits["x_train"].reshape(-1, 64)},
+        {key: digits[key].reshape(-1, 64) for key in ("x_train", "x_test")},
         {"x_train": np.where(digits["x_train"] == 0, np.float32(-0.0), digits["x_train"])},
     ):
         assert records_fingerprint(saved(tmp_path, {**digits, **change})) == own

@@ -41,7 +41,11 @@ def _of_steps(subject: Subject) -> list[Assumption]:
     )
     return [
         ("batches are Poisson samples at sample_rate", _ENGINE, f"{unit}s are drawn by index; batches may be empty"),
-        (f"one {unit} moves the clipped sum by at most C", _ENGINE, f"{clipped}; this needs the next two assumptions"),
+        (
+            f"one {unit} moves the clipped sum by at most C",
+            _ENGINE if _comes_with_us(subject) else _ASSUMED,
+            f"{clipped}; this needs the next two assumptions",
+        ),
         *_of_code(subject),
         ("the normaliser is public", public if facts.public_size_is_public else _ASSUMED, "expected batch size"),
         ("noise is Gaussian and fresh", _ASSUMED, f"{GENERATOR}; floating-point numbers are not exactly Gaussian"),
@@ -54,18 +58,24 @@ def _of_code(subject: Subject) -> list[Assumption]:
 
     The card vouches for the models and methods that come with dp-tuner. Others were only tested on public inputs.
     """
-    model, method = (str(subject.search.details.get(key)) for key in ("model", "method"))
     crash = "a crash of the process, or a pass that never ends, is not covered"
-    if model in MODELS and method in METHODS:
+    if _comes_with_us(subject):
         return [
             ("samples do not meet before the clip", _ENGINE, "the model and the method come with dp-tuner"),
             ("no record decides how a trial ends", _ENGINE, f"{_RAISING}; {crash}"),
         ]
+    model = subject.search.details.get("model")
     tested = f"{model} is the user's own code; it was tested on public inputs, which cannot find every dependence"
     return [
         ("samples do not meet before the clip", _ASSUMED, tested),
         ("no record decides how a trial ends", _ASSUMED, f"{_RAISING}; {crash}"),
     ]
+
+
+def _comes_with_us(subject: Subject) -> bool:
+    """Return whether the model and the method come with dp-tuner."""
+    details = subject.search.details
+    return details.get("model") in MODELS and details.get("method") in METHODS
 
 
 def _of_charging(subject: Subject) -> list[Assumption]:
