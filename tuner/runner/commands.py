@@ -73,9 +73,11 @@ def run_file(
 
 def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out: Path | None) -> int:
     """Run `tune train` and return its exit code. It trains one configuration, charges it, and exports it."""
+    path = find_file(file)[0]
+    _require_as_exported(path)
     prepared = prepare(file, overrides, data_dir=options.data_dir)
     require_origin(prepared)
-    _require_as_exported(prepared.path, options)
+    _require_card_of_ledger(path, prepared.experiment.ledger, options)
     if not prepared.plan.private:
         raise InputError(
             "train-not-private",
@@ -97,19 +99,32 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
     return export_command(sweep, out, options) if ended.code == 0 else ended.code
 
 
-def _require_as_exported(file: Path, options: RunOptions) -> None:
-    """Raise an InputError if the file is part of an export and was changed, or if the export's card was changed."""
-    from tuner.privacy.verify.exports import CARD_FILE, EXPERIMENT_FILE, ledger_to_compare, require_unchanged
+def _require_as_exported(file: Path) -> None:
+    """Raise an InputError if the file is part of an export, and is not the one that the export's card lists."""
+    from tuner.privacy.verify.exports import EXPERIMENT_FILE, require_unchanged
 
-    if file.name != EXPERIMENT_FILE or not file.with_name(CARD_FILE).is_file():
+    if _is_exported(file):
+        require_unchanged(file.parent, None, names=(EXPERIMENT_FILE,))
+
+
+def _require_card_of_ledger(file: Path, url: str, options: RunOptions) -> None:
+    """Raise an InputError if the file is part of an export whose card the ledger did not record."""
+    from tuner.privacy.verify.exports import EXPERIMENT_FILE, ledger_to_compare, require_unchanged
+
+    if not _is_exported(file):
         return
-    names = (EXPERIMENT_FILE,)
-    require_unchanged(file.parent, None, names=names)  # first, because the experiment file names the ledger
-    url = load_experiment(file).ledger
     ledger = ledger_to_compare(url)
     if ledger is None:
         options.say(f"the privacy card next to {file} was not compared with its ledger {url}, which cannot be reached")
-    require_unchanged(file.parent, ledger, names=names)
+    else:
+        require_unchanged(file.parent, ledger, names=(EXPERIMENT_FILE,))
+
+
+def _is_exported(file: Path) -> bool:
+    """Return whether the file lies next to a privacy card, as `tune export` writes it."""
+    from tuner.privacy.verify.exports import CARD_FILE, EXPERIMENT_FILE
+
+    return file.name == EXPERIMENT_FILE and file.with_name(CARD_FILE).is_file()
 
 
 def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions, *, by: By | None = None) -> int:
