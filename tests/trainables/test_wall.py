@@ -175,6 +175,7 @@ load_records(request), budget_owner(request), records_fingerprint(request)
 """
 
 
+@pytest.mark.slow
 def test_one_record_that_overflows_says_nothing(tmp_path: Path) -> None:
     with logging_to(tmp_path / "operator.log"):
         for value in (0.5, 1e300):

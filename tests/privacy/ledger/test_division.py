@@ -154,6 +154,7 @@ except BudgetRefusedError as error:
 """
 
 
+@pytest.mark.slow
 def test_of_two_processes_that_divide_differently_one_is_admitted(door: Backdoor) -> None:
     Ledger.open(door.url)
     racers = [child(_RACER, door.url, size) for size in ("1", "10")]

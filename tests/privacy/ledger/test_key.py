@@ -64,6 +64,7 @@ def test_another_file_may_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         _ = Ledger.open(made.url).key
 
 
+@pytest.mark.slow
 def test_processes_that_create_one_ledger_agree_on_its_key(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/l.db"
     code = "print(Ledger.open(url).key.digest('records', b''))"
