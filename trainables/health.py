@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.engine.batches import RAISED
+from trainables.engine.layout import Layout
 from trainables.engine.step import PrivateStep
 from trainables.errors import InfrastructureError, TrainableError
 from trainables.model_gate import public_inputs
@@ -27,13 +28,13 @@ class HealthCheck:
 
     Args:
         private_step: the steps of the training.
-        initial: function that returns the initial parameters, shape (d,), which are public.
+        initial: function that returns the model with its initial parameters, which are public.
         input_shape: shape of one input.
         classes: number of classes.
     """
 
     def __init__(
-        self, private_step: PrivateStep, *, initial: Callable[[], Tensor], input_shape: tuple[int, ...], classes: int
+        self, private_step: PrivateStep, *, initial: Callable[[], nn.Module], input_shape: tuple[int, ...], classes: int
     ) -> None:
         self._private_step = private_step
         self._initial = initial
@@ -64,7 +65,8 @@ class HealthCheck:
         if error is None:
             return
         why = f"on public inputs ({type(error).__name__}). No record was involved."
-        if self._failure(self._initial().to(theta.device)) is not None:
+        model = self._initial()
+        if self._failure(Layout.of(model).flatten(model).to(theta.device)) is not None:
             raise InfrastructureError("machine-failed", f"The machine failed {why}") from error
         if self._failure(theta) is not None:  # otherwise the failure has passed
             raise TrainableError("parameters-unusable", f"The model failed at step {step} {why}") from error
@@ -75,26 +77,38 @@ class HealthCheck:
         Every protected pass has SCORING_ROWS rows. If they did not fit the memory, every answer would be wrong.
 
         Raises:
-            InfrastructureError: the pass raised an error.
+            InfrastructureError: the pass raised an error, at the initial parameters too.
+            TrainableError: it raised an error at these parameters, but not at the initial ones.
         """
         parameters = list(model.parameters())
         if self._scored or not all(bool(parameter.isfinite().all()) for parameter in parameters):
             return
+        error = self._scoring_failure(model)
+        if error is not None:
+            why = f"to score {SCORING_ROWS} public inputs ({type(error).__name__}). No record was involved."
+            if self._scoring_failure(self._initial().to(parameters[0].device)) is not None:
+                raise InfrastructureError("machine-failed", f"The machine failed {why}") from error
+            raise TrainableError("parameters-unusable", f"The model failed {why}") from error
+        self._scored = True
+
+    def _scoring_failure(self, model: nn.Module) -> BaseException | None:
+        """Return what a scoring pass of public inputs raises; None if it raises nothing."""
+        device = next(model.parameters()).device
         try:
             with torch.no_grad():
-                model(public_inputs(self._input_shape, SCORING_ROWS).to(parameters[0].device))
+                model(public_inputs(self._input_shape, SCORING_ROWS).to(device))
+        except KeyboardInterrupt:
+            raise
         except RAISED as error:
-            raise InfrastructureError(
-                "machine-failed",
-                f"The machine failed to score {SCORING_ROWS} public inputs ({type(error).__name__}). No record was "
-                "involved.",
-            ) from error
-        self._scored = True
+            return error
+        return None
 
     def _failure(self, theta: Tensor) -> BaseException | None:
         """Return what the private step raises for the public inputs at θ; None if it raises nothing."""
         try:
             self._private_step.rehearse(theta, self._inputs.to(theta.device), self._targets.to(theta.device))
+        except KeyboardInterrupt:
+            raise
         except RAISED as error:
             return error
         return None

@@ -104,6 +104,8 @@ def refuse_raising(run: Callable[[Tensor], object], inputs: Tensor) -> None:
 def _raised(run: Callable[[Tensor], object], inputs: Tensor) -> BaseException | None:
     try:
         run(inputs)
+    except KeyboardInterrupt:
+        raise
     except RAISED as error:
         return error
     return None
@@ -197,6 +199,8 @@ def _disturbs(module: nn.Module, company: tuple[Tensor, ...]) -> bool:
     compared = [place for place, sample in enumerate(company) if float(sample.abs().max()) < _ORDINARY]
     try:
         alone, outputs = torch.cat([module(company[place][None]) for place in compared]), module(together)
+    except KeyboardInterrupt:
+        raise
     except RAISED:
         return False  # `check_domain` refuses a model that raises, and NaN is outside the domain
     return not torch.allclose(outputs[compared], alone, rtol=1e-4, atol=1e-5, equal_nan=True)

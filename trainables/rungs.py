@@ -3,7 +3,7 @@
 This module does not import Ray. It writes these files in the folder of a sweep::
 
     <folder>/trials/<trial_id>/checkpoint/step-00000120.pt     last checkpoint, named after its number of steps
-    <folder>/operator.log      what is printed and raised behind the wall, for the operator only (mode 0600)
+    <folder>/operator/operator.log    what is printed and raised behind the wall, for the operator only (mode 0600)
 """
 
 from __future__ import annotations
@@ -21,7 +21,18 @@ from typing import Any, Protocol, TypeAlias
 from trainables.errors import InfrastructureError, TrainableError, WalledError
 from trainables.wall import behind
 
-__all__ = ["MakeTraining", "TrainingLoop", "checkpoint_path", "checkpoint_step", "why_lost", "writing_checkpoint"]
+__all__ = [
+    "OPERATOR_LOG",
+    "MakeTraining",
+    "TrainingLoop",
+    "checkpoint_path",
+    "checkpoint_step",
+    "why_lost",
+    "writing_checkpoint",
+]
+
+OPERATOR_LOG = Path("operator", "operator.log")
+"""Log of what is printed and raised behind the wall. Its folder has mode 0700, because its size tells of records."""
 
 _NAME = re.compile(r"step-(\d+)\.pt")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -99,7 +110,7 @@ class TrainingLoop:
             Exception: any other error cannot depend on a record: the infrastructure failed (a checkpoint that cannot be
                 written or read), the charge refused or failed, or the training was refused before a record was used.
         """
-        return behind(self.folder / "operator.log", self._advance, lets_out=self._cannot_depend_on_records)
+        return behind(self.folder / OPERATOR_LOG, self._advance, lets_out=self._cannot_depend_on_records)
 
     def _cannot_depend_on_records(self, error: Exception) -> bool:
         """Decide by the place of an error. Its type says nothing, because a model can raise an error of any type."""

@@ -53,6 +53,8 @@ def _logits(model: nn.Module, x: Tensor, *, classes: int, even: bool) -> Tensor:
             logits = model(torch.cat([x, x[:1].repeat(fill, *[1] * (x.ndim - 1))]) if fill else x)
         if isinstance(logits, Tensor) and logits.shape == (count + fill, classes):
             return logits[:count].double()
+    except KeyboardInterrupt:
+        raise
     except RAISED:
         pass
     if count == 1:

@@ -116,7 +116,7 @@ class PrivateTraining:
         )
         self._health = HealthCheck(
             self._private_step,
-            initial=lambda: self._layout.flatten(self._build()),
+            initial=self._build,
             input_shape=about.input_shape,
             classes=about.classes,
         )

@@ -121,7 +121,7 @@ def log_traceback(log: Path, what: str, error: BaseException) -> None:
         text = "An error that cannot be printed.\n"
     head = f"=== {datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')} {what}\n"
     with contextlib.suppress(OSError):
-        log.parent.mkdir(parents=True, exist_ok=True)
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # One write to a file opened for appending does not mix the entries of several workers.
         number = _opened(log)
         try:
@@ -213,7 +213,7 @@ class _Sink(io.FileIO):
 @contextlib.contextmanager
 def _log_stream(log: Path) -> Iterator[TextIO]:
     try:
-        log.parent.mkdir(parents=True, exist_ok=True)
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         number = _opened(log)
     except OSError as error:
         raise InfrastructureError(

@@ -58,6 +58,25 @@ def test_a_search_is_charged_to_its_blocks_and_says_so(sales: Tune) -> None:
     assert "[blocks-differ]" in refused.err
 
 
+def test_one_record_does_not_decide_whether_a_search_on_an_empty_block_starts(tune: Tune) -> None:
+    for records in (1, 0):
+        months = np.array(["2026-11"] * records + ["2026-12"] * (20 - records))
+        write_images(tune.folder / "sales.npz", 20, block_train=months)
+        data._loaded.cache_clear()
+        split = {"fraction": 0.3, "protected": True}  # a score of no record is noise
+        block = {**OWN["dataset"], "block": "2026-11", "validation": split}  # type: ignore[dict-item]
+        file = tune.write(**{**OWN, "dataset": block, "search__trials": 1})
+        tune("plan", file, "--no-timing")
+        tune("run", file, "--local", "--quiet")
+
+
+def test_empty_blocks_are_not_the_same_records(tune: Tune) -> None:
+    """Or the ledger would refuse the second one, and one record would decide it."""
+    write_images(tune.folder / "sales.npz", 20, block_train=np.array(["2026-12"] * 20))
+    one, other = (data.records_fingerprint(request_of(tune, block)) for block in ("2026-10", "2026-11"))
+    assert one != other
+
+
 def test_a_record_of_another_block_changes_nothing(sales: Tune) -> None:
     here = load_records(request_of(sales, "2026-10"))
     both = load_records(request_of(sales, "2026-10", "2026-11"))

@@ -10,7 +10,7 @@ import pytest
 from errors_helper import raises_code
 from sweep_fakes import METRIC, RUNGS, SECRET, STEPS, Recorder, Sweep, run_script, states
 
-from trainables.rungs import checkpoint_path, checkpoint_step
+from trainables.rungs import OPERATOR_LOG, checkpoint_path, checkpoint_step
 from tuner.errors import LedgerError, SweepInterrupted, TunerError
 from tuner.executors.local import LocalExecutor
 from tuner.study.driver import RAISED
@@ -41,7 +41,7 @@ def test_a_trial_that_raises_is_failed_and_the_sweep_goes_on(tmp_path: Path) -> 
     assert SECRET not in failed.reason
     assert SECRET not in repr(sweep.study().get_trials()[1]), "what analysts read holds nothing of the message"
     assert sweep.ledger.outstanding() == {}
-    log = tmp_path / "operator.log"
+    log = tmp_path / OPERATOR_LOG
     assert SECRET in log.read_text()
     assert "Traceback" in log.read_text()
     assert stat.S_IMODE(log.stat().st_mode) == 0o600, "the traceback is for the operator only"

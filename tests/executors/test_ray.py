@@ -21,6 +21,7 @@ from sweep_fakes import (
     states,
 )
 
+from trainables.rungs import OPERATOR_LOG
 from tuner.errors import InputError, LedgerError, SweepInterrupted
 from tuner.executors.base import TrialSetup
 from tuner.executors.ray import runner as ray_runner
@@ -42,7 +43,7 @@ def test_faults_budget_and_concurrency_together(tmp_path: Path, ray_two_slots: N
     assert set(reasons) == {1, 2}
     assert reasons[1] == RAISED
     assert SECRET not in repr(reasons)
-    assert SECRET in (tmp_path / "operator.log").read_text()
+    assert SECRET in (tmp_path / OPERATOR_LOG).read_text()
     assert not (tmp_path / "ray").exists()
     assert watch.most == 2
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sweep_fakes import RUNGS, SECRET, STEPS, Recorder, Sweep, facts, run_script, states
 
-from trainables.rungs import TrainingLoop, checkpoint_path
+from trainables.rungs import OPERATOR_LOG, TrainingLoop, checkpoint_path
 from tuner.errors import TunerError
 from tuner.executors.local import LocalExecutor
 from tuner.study.types import TrialStatus
@@ -39,7 +39,7 @@ def test_only_the_operators_log_hears_a_hostile_training(tmp_path: Path, executo
     assert done.stdout.splitlines() == [f"report {n}" for n in range(1, 8)], "what the driver says is shown"
     if executor == "local":
         assert done.stderr == ""
-    log = tmp_path / "operator.log"
+    log = tmp_path / OPERATOR_LOG
     assert log.read_text().count(SECRET) >= 10
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     others = [path for path in tmp_path.rglob("*") if path.is_file() and path != log]

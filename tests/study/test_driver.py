@@ -204,6 +204,30 @@ def test_a_crash_while_a_raised_trial_ends_forfeits_it_all_the_same(where: str, 
     assert again.next() == Stop(StopReason.DONE)
 
 
+def test_a_raised_trial_whose_end_was_not_written_goes_on_and_gives_back_what_it_does_not_use() -> None:
+    study, ledger = random_study(), MemoryLedger("")
+    driver = driver_of(study, ledger, trials=1)
+    trial = started(driver)
+    run_through(driver, ledger, trial, until=60)
+    written = optuna.Trial.set_user_attr
+
+    def dies(of: optuna.Trial, key: str, value: object) -> None:
+        if key == views.OUTCOME:
+            raise Crash
+        written(of, key, value)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(optuna.Trial, "set_user_attr", dies)
+        with pytest.raises(Crash):
+            driver.raised(trial.trial_id)
+    again = driver_of(study, ledger, trials=1)
+    again.reconcile(lambda trial_id: 60)
+    assert started(again).trial_id == trial.trial_id
+    again.finish(trial.trial_id, outcome=TrialStatus.PRUNED, steps_taken=60)
+    assert ledger.leased() == 60
+    assert ledger.settled() == {trial.trial_id: 60}
+
+
 def test_an_interrupted_trial_continues_and_pays_again_only_for_what_it_repeats() -> None:
     study, ledger = random_study(), MemoryLedger("")
     trial = started(driver_of(study, ledger))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import tempfile
 from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ from trainables.training import PrivateTraining
 
 MARK = 12345.0
 KINDS = ("stack", "hooks", "torch.func")
-ERRORS: tuple[Callable[[], BaseException], ...] = (IndexError, SystemExit, MemoryError, NotImplementedError)
+ERRORS: tuple[Callable[[], BaseException], ...] = (IndexError, SystemExit, MemoryError, asyncio.CancelledError)
 
 
 def marked(x: Tensor) -> bool:
@@ -364,8 +365,14 @@ def test_a_pass_that_does_not_fit_the_memory_is_the_machines_failure(
         if len(given[0]) > 1000:
             raise RuntimeError("out of memory")
 
-    training.model.register_forward_pre_hook(hook)
-    with raises_code(InfrastructureError, "machine-failed"):
+    machine = nn.modules.module.register_module_forward_pre_hook(hook)
+    try:
+        with raises_code(InfrastructureError, "machine-failed"):
+            training.evaluate()
+    finally:
+        machine.remove()
+    training.model.register_forward_pre_hook(hook)  # these parameters alone
+    with raises_code(TrainableError, "parameters-unusable"):
         training.evaluate()
     assert charge.releases == []
 

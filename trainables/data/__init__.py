@@ -197,7 +197,8 @@ def _identified(known: DatasetInfo) -> tuple[DatasetInfo | None, str]:
     if copied is None and any(each.public_train_size == size for each in DATASETS.values()):
         records = loading.records_sha256(arrays)
         copied = next((each for each in DATASETS.values() if each.records_sha256 == records), None)
-    return copied, loading.records_sha256(arrays, scaled=True) or content
+    # Without records there is nothing to recognise. Then two empty data sets of different names are different.
+    return copied, loading.records_sha256(arrays, scaled=True) or f"{content} {known.name} {known.blocks}"
 
 
 def _records(request: DatasetRequest) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import lzma
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,9 @@ def content_sha256(arrays: Arrays) -> str:
     """Return a checksum of the decoded arrays. It ignores the file format, the shape of an input, and the users."""
     digest = hashlib.sha256()
     for key in KEYS:
-        array = arrays[key].astype(np.int64) if key.startswith("y") else arrays[key].reshape(len(arrays[key]), -1)
+        array = arrays[key]
+        # The length of a row is written out, because -1 would be an error if there is no row.
+        array = array.astype(np.int64) if key.startswith("y") else array.reshape(len(array), prod(array.shape[1:]))
         digest.update(f"{key}:{array.dtype.str}:{array.shape};".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()

@@ -18,8 +18,8 @@ from trainables.engine.sums import Blocks
 
 __all__ = ["RAISED", "BatchSum", "part_samples"]
 
-RAISED = (Exception, SystemExit)
-"""What code that sees a record may raise without ending a trial. An interruption by the user still ends it."""
+RAISED = BaseException
+"""What code that sees a record may raise without ending a trial. Only KeyboardInterrupt, of the user, goes on."""
 
 _PART_BYTES = 256 * 2**20
 _ROW_BYTES = 64  # labels, indices, losses and norms of a row
@@ -45,7 +45,8 @@ class BatchSum:
     """Sum of the clipped gradients of the samples of one step.
 
     Formal guarantee: for a model that computes every sample alone, a sample adds a function of this sample alone, at
-    most C long: its clipped gradient, or 0 if its own pass raises. No exception in RAISED leaves because of a sample.
+    most C long: its clipped gradient, or 0 if its own pass raises. Of what a sample raises, only
+    KeyboardInterrupt leaves.
 
     Attributes:
         source: source of the per-sample gradients.
@@ -78,6 +79,8 @@ class BatchSum:
         blocks = self.blocks if whole else None
         try:
             return self.joint(inputs, targets, copies=copies, blocks=blocks)
+        except KeyboardInterrupt:
+            raise
         except RAISED:
             pass  # leave this block first, because the traceback keeps the memory of the pass
         centre = self.points.centre
@@ -121,5 +124,7 @@ class BatchSum:
         """Return the sum of one pass over all samples, or None if it raises."""
         try:
             return self.joint(inputs, targets, copies=copies, blocks=blocks)
+        except KeyboardInterrupt:
+            raise
         except RAISED:
             return None

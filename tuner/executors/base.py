@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from trainables.charge import Charge
-from trainables.rungs import MakeTraining, checkpoint_path, checkpoint_step
+from trainables.rungs import OPERATOR_LOG, MakeTraining, checkpoint_path, checkpoint_step
 from tuner.errors import SweepInterrupted, TunerError
 from tuner.study.driver import StudyDriver
 from tuner.study.types import Decision, FindCheckpoint, Stop, StopReason, Suggestion, TrialStatus
@@ -126,7 +126,7 @@ def check_stop(stop: Stop, folder: Path) -> Stop:
     if stop.reason is StopReason.FAILING:
         raise TunerError(
             "first-trials-failed",
-            f"{stop.detail.rstrip('.')}. All charges remain. The tracebacks are in {folder / 'operator.log'}. Only the "
+            f"{stop.detail.rstrip('.')}. All charges remain. The tracebacks are in {folder / OPERATOR_LOG}. Only the "
             "operator may read them, because they may show data. Fix the cause, then resume the sweep.",
         )
     return stop

@@ -101,7 +101,7 @@ def _search(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: 
 def _cause(error: Exception) -> str:
     """Return the cause if it is the infrastructure, as one of a few fixed texts, which name no run."""
     if isinstance(error, TunerError) and error.code == "trial-lost":
-        return f" ({error.message.rstrip('.')})"
+        return " (the machine, a disk or a worker failed)"
     if isinstance(error, OSError) and error.errno is not None:
         return f" ({os.strerror(error.errno)})"
     return ""

@@ -59,7 +59,8 @@ class RunningTrial:
             view.last_score,
             view.best_score,
             reported=view.step,
-            forfeits=views.FORFEITS in frozen.user_attrs,
+            # The outcome is written last. Without it the trial goes on, and may give back what it does not use.
+            forfeits={views.FORFEITS, views.OUTCOME} <= frozen.user_attrs.keys(),
         )
 
     def store_end(self, study: Study, outcome: TrialStatus, reason: str) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from trainables.rungs import OPERATOR_LOG
 from tuner.errors import InputError, TunerError
 from tuner.files import is_locked, take_lock, write_json, write_text
 from tuner.privacy.modes import MODES, Mode
@@ -101,7 +102,7 @@ class SweepFolder:
     @property
     def operator_log(self) -> Path:
         """File of tracebacks and other details that only the operator may read."""
-        return self.work / "operator.log"
+        return self.work / OPERATOR_LOG
 
     @property
     def public_search(self) -> Path:
@@ -228,7 +229,8 @@ def create_as(storage: Path, sweep: str, *, mode: Mode) -> SweepFolder:
             folder.sealed.chmod(0o700)  # whatever the umask
             write_text(folder.sealed / _BEGAN, datetime.now(UTC).strftime(_TIME))
             (folder.sealed / _BEGAN).chmod(0o600)
-        folder.trials.mkdir(mode=0o700 if mode.runs_hidden else 0o777, exist_ok=True)
+        # The names and sizes of checkpoints tell more than the reports.
+        folder.trials.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise storage_unwritable(storage, error) from error
     return folder

@@ -106,7 +106,7 @@ class SealedRuns:
     def noise_key(self, trial: str) -> bytes:
         """Return the key of a run's batches and noise. A lost run is repeated with the same key.
 
-        Whether a run is lost can depend on its key, for example if a sampled batch is too large for the memory. A new
+        Whether a run is lost can depend on its key, for example if a batch takes longer than the machine lives. A new
         key would then select runs by their batches.
         """
         return self._draw("noise", trial)
