@@ -177,7 +177,7 @@ FAULTS: tuple[Fault, ...] = (
         name="raising-record-ends-the-trial",
         breaks="a record for which the model raises decides that its trials fail, which everyone sees",
         file="trainables/engine/batches.py",
-        old="RAISED = (Exception, SystemExit)",
+        old="RAISED = BaseException",
         new="RAISED = ()",
         test="tests/trainables/test_hostile_records.py::test_a_batch_with_records_that_raise_is_the_batch_without_them",
     ),
