@@ -163,7 +163,7 @@ FAULTS: tuple[Fault, ...] = (
         file="trainables/model_gate.py",
         old="if isinstance(layer, nn.modules.batchnorm._BatchNorm):",
         new="if isinstance(layer, nn.modules.batchnorm.BatchNorm3d):",
-        test="tests/trainables/test_models.py::test_the_gate",
+        test="tests/trainables/test_models.py::test_a_layer_that_mixes_is_refused_by_its_type",
     ),
     Fault(
         name="user-divided-by-own-records",

@@ -124,6 +124,12 @@ def test_the_gate_sees_rows_that_meet_in_company(meeting: str) -> None:
         check_private(in_company(MIXING[meeting]), input_shape=(4,))
 
 
+def test_a_layer_that_mixes_is_refused_by_its_type() -> None:
+    """Also where no sample meets another when it is tried, as in evaluation."""
+    with raises_code(GateError, "samples-mixed"):
+        check_private(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).eval())
+
+
 def test_no_gate_sees_a_trigger_on_one_value() -> None:
     """Therefore the card says of a user's own model that it is assumed."""
     check_private(in_company(lambda x: 1000 * (x == 3.25).sum()), input_shape=(4,))
