@@ -51,10 +51,15 @@ def test_a_search_is_charged_to_its_blocks_and_says_so(sales: Tune) -> None:
     refused = sales("run", sales.write("other.yaml", **other), "--local", code=3)
     assert "[dataset-cap-exceeded]" in refused.err
     other["dataset"] = {**OWN["dataset"], "block": "2026-12"}  # type: ignore[dict-item]
+    new = sales("run", sales.write("other.yaml", **other), "--local", code=3)
+    assert "[records-not-admitted]" in new.err, "a block that the owner has not entered"
+    sales("budget", "set", "sales/2026-12", "--epsilon", "30", "--delta", "1e-4")
     sales("run", sales.write("other.yaml", **other), "--local", "--quiet")
     assert STEPS
     whole = {key: value for key, value in OWN["dataset"].items() if key != "block"}  # type: ignore[attr-defined]
     refused = sales("run", sales.write("whole.yaml", name="whole", dataset=whole), "--local", code=3)
+    assert "[records-not-admitted]" in refused.err
+    refused = sales("budget", "set", "sales", "--epsilon", "30", "--delta", "1e-4", code=3)
     assert "[blocks-differ]" in refused.err
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -125,7 +126,9 @@ def test_a_sealed_search_too(tune: Tune, scored: list[str], monkeypatch: pytest.
     put_back(tune, older)
     assert "[search-not-in-ledger]" in refused(tune, scored, "resume", "tiny", "--local").err
     shutil.copy(begun, ledger_of(tune))
-    (sweep.sealed / HEAD).write_text((sweep.sealed / HEAD).read_text().replace('"seq": ', '"seq": 9'))
+    head = json.loads((sweep.sealed / HEAD).read_text())
+    head["entries"][0][1] += 90
+    (sweep.sealed / HEAD).write_text(json.dumps(head))
     assert "[ledger-behind]" in refused(tune, scored, "resume", "tiny", "--local").err
 
 

@@ -111,6 +111,10 @@ class Document:
             rule, fix = "must have the form path.to.key=value", "Write for example --set privacy.epsilon=3."
             self.refuse("override-invalid", ("--set",), rule, option or "nothing", fix, at=place)
             return
+        if path[0] == "exported_from":
+            rule, fix = "must stay as exported", "Remove the option. Training again is charged where the records are."
+            self.refuse("override-invalid", path, rule, option, fix, at=place)
+            return
         inner = _read(text, source=place.where)
         if inner.problems:
             problem = inner.problems[0]

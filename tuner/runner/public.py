@@ -32,6 +32,7 @@ from tuner.runner.start import (
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import CHARGED, SweepFolder
 from tuner.sweep.identity import admit_open_use
+from tuner.sweep.ledger_head import remember_head, require_head
 from tuner.sweep.preflight import ReadySearch, prepare
 from tuner.sweep.registration import dataset_refusal, ledger_state, open_ledger
 from tuner.sweep.status import FINISHED, resume_command
@@ -54,11 +55,11 @@ def run_public(prepared: ReadySearch, options: RunOptions) -> RunResult:
             and again before the charged run starts.
     """
     prepared = resolved(prepared)
-    open_ledger(prepared, say=options.say)  # the charged run may start in a resume, which creates no ledger
+    search = _on_public_records(prepared, options)
+    ledger = open_ledger(prepared, say=options.say)  # the charged run may start in a resume, which creates no ledger
     refusal = dataset_refusal(prepared, ledger_state(prepared))
     if refusal is not None:
         raise refusal
-    search = _on_public_records(prepared, options)
     sweep = sweeps.create(Path(prepared.experiment.storage), prepared.experiment.name, mode=PUBLIC)
     with sweeps.hold(sweep), logging_to(sweep.operator_log):
         try:
@@ -67,6 +68,8 @@ def run_public(prepared: ReadySearch, options: RunOptions) -> RunResult:
             shutil.rmtree(sweep.root)
             raise
         write_new_sweep(sweep, prepared)
+        if ledger is not None:
+            remember_head(sweep, ledger, (prepared.owner, *prepared.other_blocks))
         return _run_both(sweep, prepared, search, options)
 
 
@@ -169,6 +172,9 @@ def _start_charged(
     file = sweep.root / "charged_run.yaml"
     write_text(file, _charged_file(prepared, best))
     one = prepare(str(file), (), data_dir=options.data_dir or sweep.data_dir)
+    ledger = open_ledger(one, create=False)
+    if ledger is not None:
+        require_head(sweep, ledger)
     if one.plan.mechanism != plan.mechanism or one.plan.steps_per_trial != plan.steps_per_trial:
         raise TunerError(
             "charged-run-differs",

@@ -86,7 +86,8 @@ def start_sweep(
     """
     prepared = resolved(prepared)
     experiment, mode = prepared.experiment, prepared.plan.mode
-    ledger = open_ledger(prepared, say=options.say)
+    # The charged run of a public search may start in a resume, which makes no ledger.
+    ledger = open_ledger(prepared, create=public_search is None, say=options.say)
     sweep_id = sweep_id or sweeps.new_sweep_id(experiment.name, mode=mode)
     sweep = sweeps.create_as(Path(experiment.storage), sweep_id, mode=mode)
     with sweeps.hold(sweep), logging_to(sweep.operator_log):

@@ -19,6 +19,7 @@ from tuner.files import write_text
 from tuner.study.types import Observer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tuner.privacy.ledger.ledger import Ledger
@@ -50,10 +51,17 @@ class HeadWatch(Observer):
         remember_head(self._sweep, self._ledger)
 
 
-def remember_head(sweep: SweepFolder, ledger: Ledger, *, durable: bool = True) -> None:
-    """Keep the ledger's head in the sweep's folder. Without `durable`, a loss of power may lose it, but no crash."""
-    state = ledger.dataset_state(ledger.search_state(sweep.id).dataset)
-    path, line = sweep.work / _FILE, json.dumps(_Head(ledger.id, state.dataset, state.seq, state.head).__dict__) + "\n"
+def remember_head(sweep: SweepFolder, ledger: Ledger, datasets: Sequence[str] = (), *, durable: bool = True) -> None:
+    """Keep the last entries of data sets in the sweep's folder; by default, of those on which the sweep counts.
+
+    Without `durable`, a loss of power may lose them, but no crash.
+    """
+    if not datasets:
+        search = ledger.search_state(sweep.id)
+        datasets = (search.dataset, *search.blocks)
+    states = ledger.states()
+    entries = [[name, states[name].seq, states[name].head] for name in datasets if name in states]
+    path, line = sweep.work / _FILE, json.dumps({"ledger": ledger.id, "entries": entries}) + "\n"
     if durable:
         write_text(path, line, mode=0o600)
         return
@@ -71,14 +79,7 @@ def require_not_behind(sweep: SweepFolder, ledger: Ledger, charged: SearchState)
     """
     from tuner.study.storage import stored_charges
 
-    seen = _last_head(sweep)
-    if seen is not None and not (seen.ledger == ledger.id and ledger.has_entry(seen.dataset, seen.seq, seen.hash)):
-        raise LedgerError(
-            "ledger-behind",
-            f"The ledger {ledger.url} is older than {sweep.id}, or another one: it lacks entry {seen.seq} of data set "
-            f"{seen.dataset!r}, which was the last one that the sweep saw. An older ledger has forgotten charges, so "
-            "nothing is run and nothing is exported with it. Restore the ledger with all its entries.",
-        )
+    require_head(sweep, ledger)
     if charged.charged_whole:
         return  # charged before its first run, and the head was kept after that
     for trial in stored_charges(sweep.work, sweep.id):
@@ -91,6 +92,21 @@ def require_not_behind(sweep: SweepFolder, ledger: Ledger, charged: SearchState)
             _require_checkpoint(charged, folder.name, path)
 
 
+def require_head(sweep: SweepFolder, ledger: Ledger) -> None:
+    """Raise a LedgerError if the ledger lacks an entry that the sweep saw. See `require_not_behind`."""
+    seen = _last_head(sweep)
+    if seen is None:
+        return
+    for dataset, seq, digest in seen.entries:
+        if seen.ledger != ledger.id or not ledger.has_entry(dataset, seq, digest):
+            raise LedgerError(
+                "ledger-behind",
+                f"The ledger {ledger.url} is older than {sweep.id}, or another one: it lacks entry {seq} of data set "
+                f"{dataset!r}, which was the last one that the sweep saw. An older ledger has forgotten charges, so "
+                "nothing is run and nothing is exported with it. Restore the ledger with all its entries.",
+            )
+
+
 def require_charged(charged: SearchState, trial: str, number: int | None, steps: int) -> None:
     """Raise a TunerError if a trial has more steps than are charged for it in the ledger."""
     _require(charged, "training", trial, number, steps)
@@ -98,12 +114,10 @@ def require_charged(charged: SearchState, trial: str, number: int | None, steps:
 
 @dataclass(frozen=True)
 class _Head:
-    """Last entry of a data set in a ledger."""
+    """Last entries in a ledger that a sweep saw: name of the data set, number of the entry, hash."""
 
     ledger: str
-    dataset: str
-    seq: int
-    hash: str
+    entries: list[tuple[str, int, str]]
 
 
 def _last_head(sweep: SweepFolder) -> _Head | None:

@@ -164,7 +164,8 @@ def dataset_refusal(prepared: ReadySearch, dataset: DatasetState | None) -> Budg
     ledger = Ledger.open(prepared.experiment.ledger, create=False)
     if is_own(prepared.request):
         try:
-            admit_own(ledger.states(), prepared.owner)
+            for name in (prepared.owner, *prepared.other_blocks):
+                admit_own(ledger.states(), name)
         except BudgetRefusedError as error:
             return error
     return refusal_at(prepared, (dataset, *map(ledger.dataset_state, prepared.other_blocks)), user=ledger.user())
@@ -256,8 +257,7 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
     Raises:
         BudgetRefusedError: the search was closed without a step, and its cap no longer fits the data set's cap, or its
             division among users differs from that of a later search.
-        LedgerError: the ledger does not contain the sweep.
-            It is older than what the sweep has seen.
+        LedgerError: the ledger does not contain the sweep, or is older than what the sweep has seen.
         TunerError: the sweep's files or the data are not those that the ledger was charged for.
     """
     if prepared.plan.private != prepared.experiment.privacy.private:

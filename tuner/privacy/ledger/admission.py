@@ -10,7 +10,6 @@ from tuner.errors import BudgetRefusedError, InputError, LedgerError
 from tuner.privacy.accountant.filters import Filter, FixedOrder
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.rdp import require_order
-from tuner.privacy.ledger.blocks import table_of
 from tuner.privacy.ledger.state import Committed, DatasetState, SearchState, exact_sum
 
 __all__ = [
@@ -179,11 +178,10 @@ def admit_name(states: Mapping[str, DatasetState], dataset: str, search: str, fi
 def admit_own(states: Mapping[str, DatasetState], dataset: str) -> None:
     """Refuse a user's own records under a new name if the ledger holds other own records as private.
 
-    A block of a known table is no new name. A new name may hide records that the ledger knows. To compare them here
-    would tell whoever asks whether a guess of the records is right, so a right and a wrong guess get the same answer.
+    The new name may hide records that the ledger knows. To compare them here would tell whoever asks whether a guess of
+    the records is right, so a right and a wrong guess get the same answer. A block is a name of its own.
     """
-    table = [state for name, state in states.items() if table_of(name) == table_of(dataset)]
-    entered = any(state.cap is not None or state.searches for state in table)
+    entered = dataset in states and (states[dataset].cap is not None or states[dataset].searches)
     if not entered and any(state.has_own for state in states.values()):
         raise not_admitted()
 

@@ -74,14 +74,16 @@ def require_mirrors(states: Mapping[str, DatasetState], search: SearchState) -> 
 
 
 def admit_blocks(states: Mapping[str, DatasetState], dataset: str) -> None:
-    """Refuse a search on a whole table that was searched by blocks, or the reverse: neither's total would hold."""
+    """Refuse a search or a cap of a whole table that is used by blocks, or the reverse: neither's total would hold."""
     for other in states.values():
-        if other.dataset == dataset or not other.by_name or table_of(other.dataset) != table_of(dataset):
+        if other.dataset == dataset or table_of(other.dataset) != table_of(dataset):
+            continue
+        if not (other.by_name or other.cap or other.grants):
             continue
         if _MARK not in dataset or _MARK not in other.dataset:
             raise BudgetRefusedError(
                 "blocks-differ",
-                f"The ledger has searches on {other.dataset!r}, so {dataset!r} cannot be searched: a table is searched "
-                "either whole or by blocks, or a record would have two totals. "
+                f"The ledger has searches on {other.dataset!r} or a cap of it, so {dataset!r} can have none: a "
+                "table is used either whole or by blocks, or a record would have two totals. "
                 f"{'Name the blocks in `dataset.block`.' if _MARK not in dataset else 'Leave `dataset.block` out.'}",
             )

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from tuner.errors import LedgerCorruptError
+from tuner.errors import LedgerCorruptError, TunerError
 from tuner.privacy.ledger.blocks import table_of
 from tuner.privacy.ledger.division import known_pairs
 from tuner.privacy.ledger.entries import Entry, canonical, entry_hash
@@ -99,6 +99,8 @@ class Chain:
                 check_prices(state)
             except LedgerCorruptError as error:
                 damage.setdefault(dataset, error)
+            except (TunerError, ArithmeticError, ValueError) as error:  # an entry by hand damages its own data set
+                damage.setdefault(dataset, LedgerCorruptError("ledger-entry-unreadable", str(error)))
         return damage
 
     def verify_division(self, dataset: str) -> None:
@@ -172,6 +174,8 @@ class Write:
             "previous": previous,
         }  # fmt: skip
         entry = Entry(**fields, hash=entry_hash(**fields))
+        # First, because the rules may tell an owner what others must not know.
+        self._store.backend.check_author(self._connection, entry)
         # Readers apply the same rules, so they accept every entry that is written.
         self.states[dataset] = state_after(self.states, entry)
         self.last = self._store.append(self._connection, entry)

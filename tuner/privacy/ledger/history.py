@@ -302,6 +302,6 @@ def _moment(time: str) -> datetime | None:
     """Return the parsed time of an entry; None if the text is not a time."""
     try:
         found = datetime.fromisoformat(time)
-    except ValueError:
+        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         return None
-    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)

@@ -265,9 +265,10 @@ class Ledger:
         }  # fmt: skip
         canonical(body)
         with self._chain.write() as write:
-            own = {key: value for key, value in (details or {}).items() if key == "own"}
-            if own:
-                admit_own(write.states, dataset)
+            if "own" in (details or {}):
+                for name in (dataset, *blocks):
+                    admit_own(write.states, name)
+            shared = {key: value for key, value in (details or {}).items() if key in {"own", "split"}}
             body["division"] = None if division is None else _entered(write, dataset, search, division)
             for block in blocks:
                 require_name(block, "dataset")
@@ -276,7 +277,7 @@ class Ledger:
                     "blocks": [],
                     "mirror_of": search,
                     "fingerprint": None,
-                    "details": own,
+                    "details": shared,
                     "nonce": secrets.token_hex(16),
                     "units": units_at(write.order(block), filter, validation),
                 }
@@ -365,6 +366,8 @@ class Ledger:
             state = require_search(write.states, search)
             before = [pool.trials[trial] for pool in state.pools.values() if trial in pool.trials]
             if not any(each.settled and each.taken == steps_taken for each in before):
+                if leases:
+                    _begin_mirrors(write, state)
                 for pool, steps in leases:
                     used = _mechanism_of(state.pools[pool], trial, None)
                     body = {"search": search, "trial": trial, "steps": steps, "pool": pool, "mechanism": used.body()}

@@ -68,7 +68,7 @@ def checked_state_after(states: Mapping[str, DatasetState], entry: Entry) -> Dat
         raise contradiction("ledger-chain-broken", where, f"its hash is {entry.hash} and should be {found}")
     try:
         return state_after(states, entry)
-    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise contradiction(
             "ledger-entry-unreadable", where, f"its body cannot be read ({error!r}): {entry.body[:200]}"
         ) from error
@@ -96,6 +96,7 @@ def state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetStat
     data = entry.data
     match entry.kind:
         case "cap":
+            admit_blocks(states, entry.dataset)
             changed = _cap(state, data)
         case "grant":
             changed = _grant(state, data)

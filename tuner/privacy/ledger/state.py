@@ -363,13 +363,16 @@ class DatasetState:
 
     @property
     def has_own(self) -> bool:
-        """Whether a search used the user's own records under this name, so that the ledger holds them as private."""
-        return any("own" in search.details for search in self.searches)
+        """Whether a search used the user's own records under this name, so that the ledger holds them as private.
+
+        Of a damaged data set nothing can be excluded.
+        """
+        return self.damage is not None or any("own" in search.details for search in self.searches)
 
     @property
     def is_private(self) -> bool:
         """Whether the ledger holds the records of this name as private: they have a cap, or a search that counts."""
-        return self.cap is not None or self.committed.searches > 0
+        return self.damage is not None or self.cap is not None or self.committed.searches > 0
 
     @property
     def committed_epsilon(self) -> float:

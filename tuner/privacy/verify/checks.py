@@ -82,7 +82,6 @@ def _checks(
     yield Check(
         "ledger chain", ok=True, detail=f"every entry has the right hash and follows the ledger's rules{others}"
     )
-    dataset, search, seq = card["claim"]["dataset"], card["claim"]["search"], card["ledger"]["head_seq"]
     yield check_recorded(card, ledger)
     state = ledger.state_at(dataset, seq)
     yield _head(card, state)
