@@ -152,3 +152,34 @@ def test_the_claim_on_a_block_cannot_be_smaller() -> None:
         else:
             with raises_code(LedgerCorruptError, "ledger-entry-not-allowed"):
                 checked_state_after(states, last)
+
+
+@pytest.mark.parametrize(("capped_name", "other"), [("sales", NOVEMBER), (NOVEMBER, "sales")])
+def test_a_cap_of_the_table_or_of_a_block_is_not_passed_by_the_other(
+    ledger: Ledger, capped_name: str, other: str
+) -> None:
+    ledger.set_cap(capped_name, 1.0, 1e-4)
+    for use in (lambda: ledger.open_search(other, "s", **SEARCH), lambda: ledger.set_cap(other, 9.0, 1e-4)):
+        with raises_code(BudgetRefusedError, "blocks-differ"):
+            use()
+
+
+def test_own_records_under_a_new_block_are_refused_until_the_owner_enters_it(ledger: Ledger) -> None:
+    own = {"details": {"own": {}, "split": 3}}
+    both(ledger, **own)
+    assert ledger.dataset_state(NOVEMBER).searches[0].details == own["details"]
+    for blocks in ((), (NOVEMBER,)):
+        with raises_code(BudgetRefusedError, "records-not-admitted"):
+            ledger.open_search(DECEMBER, "new", blocks=blocks, **SEARCH, **own)
+    with raises_code(BudgetRefusedError, "records-not-admitted"):
+        ledger.open_search(OCTOBER, "new", blocks=[DECEMBER], **SEARCH, **own)
+    ledger.set_cap(DECEMBER, 9.0, 1e-4)
+    ledger.open_search(OCTOBER, "new", blocks=[DECEMBER], **SEARCH, **own)
+
+
+def test_a_trial_that_raises_before_its_first_lease_forfeits_on_all_blocks(ledger: Ledger) -> None:
+    both(ledger)
+    ledger.reserve("both", "a", 4)
+    ledger.settle("both", "a", 4, leases=[("training", 4)])
+    ledger.close_search("both")
+    assert committed(ledger) == [2.0, 2.0, 0.0], "it charged steps"

@@ -27,7 +27,7 @@ from tuner.privacy.accountant.filters import FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.ledger import ledger as writing
 from tuner.privacy.ledger.chain import Write
-from tuner.privacy.ledger.entries import canonical
+from tuner.privacy.ledger.entries import GENESIS, Entry, canonical, entry_hash
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.rules import checked_state_after
 
@@ -330,3 +330,12 @@ def test_a_search_that_may_cost_more_than_it_claims_is_found_by_verify(ledger: L
     with raises_code(LedgerCorruptError, "ledger-claim-too-low") as caught:
         ledger.verify_chain()
     assert pool in str(caught.value)
+
+
+def test_a_body_of_any_depth_damages_its_own_data_set_and_no_more() -> None:
+    fields: dict[str, Any] = {
+        "dataset": "junk", "seq": 1, "time": "2026-01-01", "kind": "cap", "writer": "eve",
+        "body": "[" * 100_000 + "]" * 100_000, "previous": GENESIS,
+    }  # fmt: skip
+    with pytest.raises(LedgerCorruptError):
+        checked_state_after({}, Entry(**fields, hash=entry_hash(**fields)))

@@ -386,6 +386,7 @@ def test_a_damaged_data_set_is_refused_by_itself_and_its_records_and_names_stay_
         with pytest.raises(LedgerCorruptError):
             use()
     assert "digits" in again.verify_chain("mnist")
+    assert again.states()["digits"].is_private, "of a damaged data set nothing can be excluded"
     lease_and_close(again, "third")
     assert again.has_search("second")
     search: dict[str, Any] = {"filter": TRAINING_STEPS, "epsilon": 4.0, "delta": 1e-5}
