@@ -168,7 +168,7 @@ FAILURES: dict[str, str] = {
     ),
     "checkpoint-damaged": (
         "The last checkpoint of a trial cannot be read, so the trial is lost. Its charges remain. Restore the file "
-        "from a copy before the sweep is resumed, or let the sweep go on with other trials."
+        "from a copy before the sweep is resumed, or let the sweep continue with other trials."
     ),
 }
 """The same for failures that are no bad input: those of the infrastructure, and those behind the wall."""

@@ -91,7 +91,7 @@ def tell_all() -> None:
     os.write(2, SECRET.encode())
     subprocess.run(["echo", SECRET], check=True)
     ctypes.CDLL(None).puts(SECRET.encode())  # stays in a buffer of the C library
-    logging.getLogger("a.library").warning(SECRET)
+    logging.getLogger("some.package").warning(SECRET)
     logging.getLogger().error(SECRET)
     warnings.warn(SECRET, RuntimeWarning, stacklevel=1)
     try:

@@ -158,6 +158,8 @@ def test_all_missing_sections_are_named_at_once() -> None:
 SETS: list[tuple[str, str, str]] = [
     ("privacy.epsilon", "override-invalid", "--set"),
     ("privacy..epsilon=3", "override-invalid", "--set"),
+    ("exported_from=null", "override-invalid", "exported_from"),
+    ("exported_from.ledger=other", "override-invalid", "exported_from.ledger"),
     ("privacy.epsilon=.nan", "value-not-finite", "privacy.epsilon"),
     ("privacy.epsilon=", "value-wrong-type", "privacy.epsilon"),
     ("privacy.epsilno=3", "key-unknown", "privacy.epsilno"),

@@ -36,7 +36,7 @@ def tell():
     os.write(1, SECRET.encode()), os.write(2, SECRET.encode())
     subprocess.run(["echo", SECRET], check=True)
     ctypes.CDLL(None).puts(SECRET.encode())
-    logging.getLogger("a.library").warning(SECRET)
+    logging.getLogger("some.package").warning(SECRET)
     warnings.warn(SECRET, RuntimeWarning)
     return 1
 
@@ -97,7 +97,7 @@ def test_every_error_comes_out_with_the_same_words_and_no_history(tmp_path: Path
 def _raised(work: Callable[[], object]) -> BaseException:
     try:
         work()
-    except Exception as error:  # noqa: BLE001 - whatever it is
+    except Exception as error:  # noqa: BLE001 - the test looks at any error that comes out
         return error
     raise AssertionError
 

@@ -160,7 +160,7 @@ def test_the_server_refuses_what_does_not_continue_the_chain(
 def test_an_entry_that_only_the_rules_refuse_stops_its_own_data_set_alone(
     postgres: PostgresServer, ledger: Ledger, trainer: str
 ) -> None:
-    """The server knows no caps. Whoever reads does, and goes on with the other data sets."""
+    """The server does not check caps. Each reader does, and can still use the other data sets."""
     ledger.set_cap("mnist", 8.0, 1e-4)
     other = Ledger.open(trainer, create=False)
     by_hand(postgres, trainer, "open_search", {**opened(other.user()), "epsilon": 99.0, "fingerprint": "sha256:1"})
