@@ -9,12 +9,12 @@ from typing import Final
 import torch
 from torch import Tensor
 
-__all__ = ["hostile_inputs", "random_inputs"]
+__all__ = ["hostile_samples", "random_inputs"]
 
 _CONSTANTS: Final = (0.0, 1.0, 2.0, 3.25, -1.0, 255.0, 1e4, -1e4, 1e30, -3.4e38, 1e-40, inf, -inf, nan)
 
 
-def hostile_inputs(input_shape: tuple[int, ...], company: Tensor) -> Iterator[tuple[str, Tensor]]:
+def hostile_samples(input_shape: tuple[int, ...], company: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Yield (name, input) of fixed hostile inputs, each of shape `input_shape`.
 
     Args:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainables.audit.hostile import hostile_inputs, random_inputs
+from trainables.audit.hostile import hostile_samples, random_inputs
 from trainables.engine.gaussian import Words
 from trainables.engine.layout import Layout
 from trainables.engine.per_sample import PerSampleSource
@@ -192,7 +192,7 @@ class SensitivityProbe:
         each = max(records_per_user, 1)
         company = public_inputs(input_shape, _BATCH * each)
         labels = torch.randint(classes, (_BATCH * each,), generator=generator)
-        every = [*hostile_inputs(input_shape, company), *random_inputs(input_shape, records, generator=generator)]
+        every = [*hostile_samples(input_shape, company), *random_inputs(input_shape, records, generator=generator)]
         for number, (name, record) in enumerate(every):
             place = (0, _BATCH, 2)[number % 3]
             label = torch.randint(classes, (each,), generator=generator)

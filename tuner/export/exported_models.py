@@ -14,7 +14,7 @@ from tuner.experiment import load_experiment
 from tuner.privacy.verify.exports import CARD_FILE, EXPERIMENT_FILE, ledger_to_compare, require_unchanged
 from tuner.sweep import folder as sweeps
 from tuner.sweep.preflight import build_model
-from tuner.sweep.registration import split_of
+from tuner.sweep.settings import split_of
 
 if TYPE_CHECKING:
     from torch import nn

@@ -23,7 +23,8 @@ from tuner.report.text import console, plan_panel
 from tuner.study.promotion import each_level
 from tuner.sweep.identity import naming_warnings
 from tuner.sweep.preflight import ReadySearch, check_model, prepare, running_own_model
-from tuner.sweep.registration import dataset_refusal, ledger_state, ledger_user, require_origin, split_of
+from tuner.sweep.registration import dataset_refusal, ledger_state, ledger_user, require_origin
+from tuner.sweep.settings import split_of
 from tuner.sweep.sweep_study import check_search
 from tuner.sweep.trial_spec import training_spec
 

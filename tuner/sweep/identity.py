@@ -14,6 +14,7 @@ from tuner.errors import BudgetRefusedError
 from tuner.privacy.ledger.admission import not_admitted
 from tuner.privacy.ledger.blocks import table_of
 from tuner.privacy.ledger.key import RECORDS_PURPOSE
+from tuner.sweep.settings import split_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -168,7 +169,6 @@ def landscape_refusal(experiment: Experiment, request: DatasetRequest, *, split:
     trained, or may be protected, in another search of the ledger; and another data set may be held as private.
     """
     from tuner.privacy.ledger.ledger import Ledger
-    from tuner.sweep.registration import split_of
 
     if not Ledger.exists(experiment.ledger):
         return None

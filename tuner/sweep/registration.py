@@ -15,7 +15,7 @@ from tuner.privacy.ledger.blocks import table_of
 from tuner.sweep.folder import read_json
 from tuner.sweep.identity import admit_open_use, keyed_fingerprint, near_names, public_facts
 from tuner.sweep.ledger_head import remember_head, require_not_behind
-from tuner.sweep.settings import plan_hash, settings_hash
+from tuner.sweep.settings import plan_hash, settings_hash, split_of
 from tuner.sweep.status import SweepState
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ __all__ = [
     "refuse_if_charged",
     "require_origin",
     "return_to",
-    "split_of",
 ]
 
 
@@ -201,15 +200,6 @@ def ledger_user(prepared: ReadySearch) -> str:
     from tuner.privacy.ledger.ledger import Ledger
 
     return Ledger.open(prepared.experiment.ledger, create=False).user()
-
-
-def split_of(experiment: Experiment) -> dict[str, object]:
-    """Return the settings of the validation split, which the ledger stores.
-
-    If two searches have different splits, each may train on validation records of the other.
-    """
-    validation = experiment.dataset.validation
-    return {"set": experiment.dataset.name, "fraction": validation.fraction, "seed": validation.split_seed}
 
 
 def hold_to_ledger(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.plan.plan import Plan
 
-__all__ = ["check_same", "located", "plan_hash", "settings_hash"]
+__all__ = ["check_same", "located", "plan_hash", "settings_hash", "split_of"]
 
 # Any other change would alter the claim, or make the new trials incomparable with the old ones. The records may move to
 # another folder, because the ledger identifies them by their content. A search that ended because it found the best
@@ -96,3 +96,12 @@ def _flat(values: dict[str, object], prefix: str = "") -> dict[str, object]:
         name = f"{prefix}{key}"
         flat.update(_flat(value, f"{name}.") if isinstance(value, dict) else {name: value})
     return flat
+
+
+def split_of(experiment: Experiment) -> dict[str, object]:
+    """Return the settings of the validation split, which the ledger stores.
+
+    If two searches have different splits, each may train on validation records of the other.
+    """
+    validation = experiment.dataset.validation
+    return {"set": experiment.dataset.name, "fraction": validation.fraction, "seed": validation.split_seed}

@@ -22,7 +22,7 @@ __all__ = [
     "rounded_up",
     "settings_text",
     "splits_text",
-    "void_text",
+    "voids_text",
     "words",
 ]
 
@@ -132,7 +132,7 @@ def other_searches_text(searches: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(_other_search(search) for search in searches) or "none"
 
 
-def void_text(voids: Sequence[Mapping[str, Any]]) -> str:
+def voids_text(voids: Sequence[Mapping[str, Any]]) -> str:
     """Return one line about the uses of records without protection for which the owner gave up the total."""
     return (
         "; ".join(f"since {plain(each['day'])}, {plain(each['use'])}: {plain(each['why'])}" for each in voids) or "no"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tuner.privacy.card.sections.section import CardSection, Field, Subject
-from tuner.privacy.card.text import blocks_text, other_searches_text, splits_text, void_text
+from tuner.privacy.card.text import blocks_text, other_searches_text, splits_text, voids_text
 from tuner.privacy.ledger.blocks import table_of
 from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.history import within_cap
@@ -89,7 +89,7 @@ DATASET_BUDGET = CardSection(
         "committed_epsilon": Field("ε committed"),
         "committed_delta": Field("δ committed"),
         "within_cap": Field("within the cap"),
-        "void": Field("TOTAL VOID, because the owner let records be used without protection", void_text),
+        "void": Field("TOTAL VOID, because the owner let records be used without protection", voids_text),
         "naming": Field("what the total rests on"),
         "user": Field("user who ran this search"),
         "share": Field("share of that user"),
