@@ -375,14 +375,17 @@ class Ledger:
                 write(state.dataset, "settle", {"search": search, "trial": trial, "steps_taken": steps_taken})
 
     def close_search(self, search: str) -> None:
-        """Close a search, so that it can charge nothing more. If it charged nothing, its claim no longer counts."""
+        """Close a search, so that it can charge nothing more. If it charged nothing, its claim no longer counts.
+
+        On a damaged block nothing can be written, so its claim counts there until it is closed again after the repair.
+        """
         with self._chain.write() as write:
             state = require_search(write.states, search)
             if state.status == "open":
                 write(state.dataset, "close_search", {"search": search})
-                for mirror in mirrors_of(write.states, state):
-                    if mirror.status == "open":
-                        write(mirror.dataset, "close_search", {"search": mirror.search})
+            for mirror in mirrors_of(write.states, state, but_damaged=True):
+                if mirror.status == "open":
+                    write(mirror.dataset, "close_search", {"search": mirror.search})
 
     def reopen_search(self, search: str, *, division: Division | None = None) -> None:
         """Reopen a closed search with its old claim. Do nothing if it is open, or if it is sealed and has begun.
@@ -441,6 +444,11 @@ class Ledger:
         Raise `LedgerCorruptError` if the data set is damaged.
         """
         return self._chain.read().get(dataset, DatasetState(dataset=dataset)).intact()
+
+    def states_of(self, datasets: Sequence[str]) -> tuple[DatasetState, ...]:
+        """Return the states of several data sets at one moment; raise `LedgerCorruptError` if one is damaged."""
+        states = self._chain.read()
+        return tuple(states.get(name, DatasetState(dataset=name)).intact() for name in datasets)
 
     def states(self) -> Mapping[str, DatasetState]:
         """Return the current state of each data set by name; for a damaged data set, its state before the damage."""
