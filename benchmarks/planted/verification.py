@@ -62,8 +62,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/card/claims.py",
         old="    if void:\n",
         new="    if void and not held:\n",
-        test="tests/privacy/card/test_totals.py"
-        "::test_a_block_that_no_cap_bounds_is_never_hidden_behind_others",
+        test="tests/privacy/card/test_totals.py::test_a_block_that_no_cap_bounds_is_never_hidden_behind_others",
     ),
     Fault(
         name="card-never-issued",

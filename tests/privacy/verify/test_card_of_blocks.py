@@ -58,6 +58,7 @@ def test_the_card_and_its_check_have_the_total_of_each_block(ledger: Ledger, car
     totals = [(row["dataset"], row["searches"], row["committed_epsilon"], bool(row["void"])) for row in rows]
     assert totals == [(OCTOBER, 1, 4.0, False), (NOVEMBER, 2, 6.0, True)]
     assert all(row["cap"]["epsilon"] == 20.0 for row in rows)
+    assert card["data_accesses"]["later_searches"] == ["other"]
     page = render_markdown(card)
     assert "The TOTAL of sales/2026-11 is VOID" in page
     assert f"| block {NOVEMBER} | 6 | 2e-05 |" in page
@@ -73,7 +74,8 @@ def test_the_card_and_its_check_have_the_total_of_each_block(ledger: Ledger, car
 def test_no_card_is_built_of_some_blocks_alone(ledger: Ledger, card: dict[str, Any]) -> None:
     october, november = ledger.dataset_state(OCTOBER), ledger.dataset_state(NOVEMBER)
     build_card(FACTS, state=october, others=[november])
-    for others in ([], [october], [november, november]):
+    before = next(state for entry, state in ledger.entries(NOVEMBER) if entry.kind == "open_search")
+    for others in ([], [october], [november, november], [before]):
         with raises_code(VerificationError, "card-block-missing"):
             build_card(FACTS, state=october, others=others)
 

@@ -48,11 +48,12 @@ def build_card(facts: CardFacts, *, state: DatasetState, others: Sequence[Datase
             f"{facts.records_per_user!r} for a search that protects one {found.unit}).",
         )
     given = (state.dataset, *(other.dataset for other in others))
-    if given != found.datasets:
+    whole = all(any(each.mirror_of == found.search and each.begun for each in other.searches) for other in others)
+    if given != found.datasets or not whole:
         raise VerificationError(
             "card-block-missing",
             f"A card of {facts.search!r} must state the totals of {', '.join(found.datasets)}, on each of which the "
-            f"search counts (got {', '.join(given)}). Give the states of all its blocks.",
+            f"search counts whole (got {', '.join(given)}). Give the states of all its blocks after its first charge.",
         )
     subject = Subject(state=state, search=found, facts=facts, others=tuple(others))
     card = {section.name: section.value(subject) for section in SECTIONS}
