@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from report_fakes import budget, report, row, view
 
 from tuner.privacy.card.claims import budget_sentence
-from tuner.privacy.modes import COMPOSITION
+from tuner.privacy.modes import COMPOSITION, SELECTION
+from tuner.privacy.modes.base import Mode
 from tuner.report.facts import _next_commands
 from tuner.report.text import budget_bar
 from tuner.report.trial_row import TrialRow, varying_parameters
@@ -62,3 +64,13 @@ def test_the_next_commands_name_this_sweep_and_no_newer_one(tmp_path: Path) -> N
     assert f"tune export {old.id} " in _next_commands(old, has_best=True, state="done")[0]
     assert f"--out exports/{old.id}" in _next_commands(old, has_best=True, state="done")[0]
     assert _next_commands(new, has_best=True, state="done")[0].startswith("tune export tiny ")
+
+
+@pytest.mark.parametrize("mode", [COMPOSITION, SELECTION])
+def test_the_newest_of_sweeps_started_in_one_second_is_the_last_one(tmp_path: Path, mode: Mode) -> None:
+    started = [folder.create(tmp_path, "tiny", mode=mode) for _ in range(8)]
+    for sweep in started:
+        sweep.experiment.touch()
+        sweep.plan.touch()
+    assert [sweep.id for sweep in folder.list_sweeps(tmp_path)] == [sweep.id for sweep in started]
+    assert folder.find_sweep(tmp_path, "tiny") == started[-1]

@@ -143,9 +143,10 @@ def _run_both(sweep: SweepFolder, prepared: ReadySearch, search: ReadySearch, op
             options.say(f"The charged run has not started. Resume with: {resume_command(sweep)}")
         if ended.code or ended.state not in FINISHED:
             return replace(ended, values=ended.values | {"charged_run": None})
-        name = sweeps.new_sweep_id(_charged_name(prepared.experiment), mode=COMPOSITION, after=sweep.id)
+        storage, charged_name = sweep.root.parent, _charged_name(prepared.experiment)
+        name = sweeps.new_sweep_id(storage, charged_name, mode=COMPOSITION, after=sweep.id)
         sweep.write_status(charged_run=name)
-        charged = SweepFolder(sweep.root.parent / name)
+        charged = SweepFolder(storage / name)
     if charged.whole:
         ended = continue_sweep(charged, load_experiment(charged.experiment), options)
     else:

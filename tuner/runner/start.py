@@ -89,8 +89,9 @@ def start_sweep(
     experiment, mode = prepared.experiment, prepared.plan.mode
     # The charged run of a public search may start in a resume, which makes no ledger.
     ledger = open_ledger(prepared, create=public_search is None, say=options.say)
-    sweep_id = sweep_id or sweeps.new_sweep_id(experiment.name, mode=mode)
-    sweep = sweeps.create_as(Path(experiment.storage), sweep_id, mode=mode)
+    storage = Path(experiment.storage)
+    sweep_id = sweep_id or sweeps.new_sweep_id(storage, experiment.name, mode=mode)
+    sweep = sweeps.create_as(storage, sweep_id, mode=mode)
     with sweeps.hold(sweep), logging_to(sweep.operator_log):
         try:
             if public_search is not None:

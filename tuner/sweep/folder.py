@@ -199,23 +199,26 @@ def is_held(sweep: SweepFolder) -> bool:
     return is_locked(sweep.root / _LOCK)
 
 
-def new_sweep_id(name: str, *, mode: Mode, after: str = "") -> str:
-    """Return a new id, ``name-date-time-random``. In a sorted list it comes after the id `after`.
+def new_sweep_id(storage: Path, name: str, *, mode: Mode, after: str = "") -> str:
+    """Return a new id, ``name-date-time-random``.
+
+    In a sorted list it comes after the id `after` and after all ids of this name in the folder `storage`, even if a
+    sweep of this name was started in the same second.
 
     The id of a sealed search does not contain the time of day. From the times at which the search starts and ends,
     readers could guess its number of runs.
     """
     now = datetime.now(UTC)
-    earlier = _ID.match(after)
-    if earlier:
-        now = max(now, datetime.strptime(earlier["time"], _TIME).replace(tzinfo=UTC) + timedelta(seconds=1))
+    for earlier in (after, *(sweep.id for sweep in list_sweeps(storage) if sweep.name == name)):
+        if match := _ID.match(earlier):
+            now = max(now, datetime.strptime(match["time"], _TIME).replace(tzinfo=UTC) + timedelta(seconds=1))
     stamp = now.strftime("%Y%m%d-000000" if mode.runs_hidden else _TIME)
     return f"{name}-{stamp}-{secrets.token_hex(3)}"
 
 
 def create(storage: Path, name: str, *, mode: Mode) -> SweepFolder:
     """Create the folder of a new sweep in the folder `storage`. Raise an InputError if this fails."""
-    return create_as(storage, new_sweep_id(name, mode=mode), mode=mode)
+    return create_as(storage, new_sweep_id(storage, name, mode=mode), mode=mode)
 
 
 def create_as(storage: Path, sweep: str, *, mode: Mode) -> SweepFolder:
@@ -227,7 +230,7 @@ def create_as(storage: Path, sweep: str, *, mode: Mode) -> SweepFolder:
             folder.root.chmod(0o700)  # the times of its files reveal how long it took
             folder.sealed.mkdir(mode=0o700, exist_ok=True)
             folder.sealed.chmod(0o700)  # whatever the umask
-            write_text(folder.sealed / _BEGAN, datetime.now(UTC).strftime(_TIME))
+            write_text(folder.sealed / _BEGAN, datetime.now(UTC).strftime(f"{_TIME}-%f"))
             (folder.sealed / _BEGAN).chmod(0o600)
         # The names and sizes of checkpoints tell more than the reports.
         folder.trials.mkdir(mode=0o700, exist_ok=True)
