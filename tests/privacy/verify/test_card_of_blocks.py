@@ -145,7 +145,9 @@ def test_a_ledger_whose_second_block_was_edited_is_found(
     """Also by a forger who computes all hashes of that block anew. The first block's entries are as they were."""
     assert check_card(card, ledger).ok, "the control"
     rewrite(ledger, NOVEMBER, EDITS[edit], hashed=hashed)
-    assert check_card(card, Ledger.open(ledger.url, create=False)).answer == "no"
+    report = check_card(card, Ledger.open(ledger.url, create=False))
+    assert report.answer == "no"
+    assert hashed or failed(report) == {"ledger chain"}, "and it says where the fault is"
 
 
 def rewrite(ledger: Ledger, dataset: str, edit: Edit, *, hashed: bool) -> None:
