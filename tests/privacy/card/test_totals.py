@@ -38,6 +38,7 @@ def test_a_block_that_no_cap_bounds_is_never_hidden_behind_others(bad: Total, wo
         assert words in said
         assert "each of the other 2 blocks together: at most ε = 8" in said
         assert said.index(words) < said.index("at most ε = 8")
+    assert totals_sentence([A, FREE, B]).endswith("To set a cap: tune budget set sales/c --epsilon E --delta D")
     all_bad = totals_sentence([FREE, VOID, ABOVE])
     assert all(each in all_bad for each in ("no cap", "VOID", "above the cap"))
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from card_fakes import FACTS, MECHANISM, charged, set_caps
+from card_fakes import FACTS, KINDS, MECHANISM, charged, set_caps
 from errors_helper import raises_code
 from ledgers import entry_of, file_of
 
@@ -69,6 +69,17 @@ def test_the_card_and_its_check_have_the_total_of_each_block(ledger: Ledger, car
         "every block is on the card", f"ledger head of block {NOVEMBER}", f"claim on block {NOVEMBER}",
         f"total of block {NOVEMBER}, recounted", f"the total of block {NOVEMBER} today",
     } <= {check.name for check in report.checks}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["sealed", "validation"])
+def test_the_other_kinds_of_search_over_blocks_are_verified_too(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    over_blocks: Any = {**KINDS[kind], "dataset": OCTOBER, "blocks": (NOVEMBER,)}
+    monkeypatch.setattr("card_fakes.KINDS", {kind: over_blocks})
+    ledger.set_cap(NOVEMBER, 9.0, 1e-3, order=8.0)
+    report = check_card(issue_card(ledger, charged(ledger, kind)), ledger)
+    assert report.ok, str(report)
 
 
 def test_no_card_is_built_of_some_blocks_alone(ledger: Ledger, card: dict[str, Any]) -> None:

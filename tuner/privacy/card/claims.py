@@ -89,16 +89,19 @@ class Total:
         return exceeded and self.within
 
     @property
+    def how_to_cap(self) -> str:
+        """The command that sets a cap."""
+        name = shlex.quote(self.dataset)
+        return f"To set a cap: tune budget set {name} --epsilon E --delta D{self.ledger_option}"
+
+    @property
     def sentence(self) -> str:
         """What holds for all searches on the data set together, and without a cap how to set one."""
         so_far = f"{_several(self.searches)} so far, {_amounts(*self.committed)}"
         if self.void:
             return f"The TOTAL of {self.dataset} is VOID: its records were used without protection ({so_far})."
         if self.cap is None:
-            return (
-                f"{self.dataset} has no cap: {so_far} in total, and every search adds to it. To set a cap: tune "
-                f"budget set {shlex.quote(self.dataset)} --epsilon E --delta D{self.ledger_option}"
-            )
+            return f"{self.dataset} has no cap: {so_far} in total, and every search adds to it. {self.how_to_cap}"
         if not self.within:
             return f"ALL searches on {self.dataset}: {so_far} in total, above the cap {_amounts(*self.cap)}."
         if self.order_admits:
@@ -129,10 +132,7 @@ def totals_sentence(totals: Sequence[Total]) -> str:
     said += [each.sentence for each in above]
     if free:
         worst = max(free, key=lambda each: each.committed)
-        said.append(
-            f"{_names(free)}: no cap, and every search adds to the total. {_largest(worst)}. To set a cap: tune budget "
-            f"set {shlex.quote(worst.dataset)} --epsilon E --delta D{worst.ledger_option}"
-        )
+        said.append(f"{_names(free)}: no cap, and every search adds to the total. {_largest(worst)}.")
     if held:
         caps = [each.cap for each in held if each.cap is not None]
         which = f"each of the other {len(held)} blocks" if len(held) < len(totals) else "each block"
@@ -140,7 +140,7 @@ def totals_sentence(totals: Sequence[Total]) -> str:
         most = _amounts(max(epsilon for epsilon, _ in caps), max(delta for _, delta in caps))
         worst = max(held, key=lambda each: each.committed)
         said.append(f"ALL searches on {which} together: at most {most}, {whose}. {_largest(worst)}.")
-    return " ".join(said)
+    return " ".join([*said, *(each.how_to_cap for each in free[:1])])
 
 
 def _names(totals: Sequence[Total]) -> str:
