@@ -35,7 +35,7 @@ def test_a_search_is_charged_to_its_blocks_and_says_so(sales: Tune) -> None:
     for block in ("2026-10", "2026-11"):
         sales("budget", "set", f"sales/{block}", "--epsilon", "30", "--delta", "1e-4")
     sales("run", sales.write(**OWN), "--local", "--quiet")
-    shown = {each["dataset"]: each for each in sales("budget", "show", "--json").json["datasets"]}
+    shown = {each["dataset"]: each for each in sales("budget", "show", "sales", "--json").json["datasets"]}
     assert {name: each["committed"]["epsilon"] for name, each in shown.items()} == {
         "sales/2026-10": 20.0,
         "sales/2026-11": 20.0,
