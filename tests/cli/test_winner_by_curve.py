@@ -85,7 +85,7 @@ def study(
 
 def chosen(made: Study, experiment: Experiment, **more: Any) -> Chosen | None:  # noqa: ANN401
     trials = views.read_trials(made, mode=experiment.search.metric.mode, steps_planned=STEPS)
-    return choose_winner(made, trials, experiment, **more)
+    return choose_winner(made, trials, experiment, None, **more)
 
 
 def experiment_of(tune: Tune, **changes: object) -> Experiment:
@@ -203,7 +203,7 @@ def test_summary_report_tracking_export_and_card_name_the_same_trial(tune: Tune)
     assert tune("verify", CARD, "--json").json["answer"] == "yes"
     assert f"chosen {why}" in said
     (status,) = tune("status", "tiny", "--json").json["sweeps"]
-    assert status["best"] == {"trial": best, "score": rows[best]["score"]}
+    assert status["best"] == {"trial": best, "score": rows[best]["score"], "error": rows[best]["error"]}
     tune("report", "tiny")
     page = (folder / "report.html").read_text()
     assert f"<h2>Best trial: {best}</h2>" in page

@@ -18,7 +18,7 @@ def test_every_fact_of_a_sweep_is_on_its_page() -> None:
     page = sweep_page(
         report(
             row(0, 0.5, epsilon=1.25),
-            row(1, 0.9, parameters={"learning_rate": 0.125, "schedule": "cosine"}),
+            row(1, 0.9, error=0.0831, parameters={"learning_rate": 0.125, "schedule": "cosine"}),
             row(2, 0.8, "pruned", reason="below the median", step=20),
             row(3, None, "failed", reason="score is not a number"),
             row(4, 0.4, "cut off"),
@@ -30,7 +30,6 @@ def test_every_fact_of_a_sweep_is_on_its_page() -> None:
             experiment="name: digits",
             budget=budget_with_scores(),
             not_started=2,
-            score_error=0.0831,
         )
     )
     words = words_of(page)

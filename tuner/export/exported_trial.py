@@ -63,7 +63,7 @@ def trial_to_export(
 
     study = open_sweep_study(sweep, experiment, plan)
     trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
-    chosen = choose_winner(study, trials, experiment, by=by)
+    chosen = choose_winner(study, trials, experiment, plan.score_error(experiment), by=by)
     if chosen is None:
         raise InputError("no-complete-trial", f"{sweep.id} has no complete trial to export. See: tune show {sweep.id}")
     if by == "curve" and chosen.by != by:

@@ -110,6 +110,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     training = behind(log, partial(_load, experiment, request, plan, best), lets_out=_refuses)
     if not charged.charged_whole:
         require_charged(charged, best.id, best.number, training.step)
+    score_error = plan.score_error(experiment)
     validation = {} if best.score is None else {experiment.search.metric.name: best.score}
     shape = plan.shape_of(best.parameters)
     facts = CardFacts(
@@ -156,6 +157,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         **({} if best.by is None else {"chosen": {"by": best.by, "why": best.why}}),
         "files": [str(path) for path in files],
         "scores": scores,
+        "errors": {name: score_error.of(score) for name, score in validation.items() if score_error is not None},
         "protected": None if plan.validation_claim is None else dict(zip(_CLAIM, plan.validation_claim, strict=True)),
         "claim": {"epsilon": card["claim"]["epsilon"], "delta": card["claim"]["delta"]},
     }
@@ -170,13 +172,18 @@ def export_text(values: dict[str, Any]) -> str:
         lines.append(f"  {why}")
     lines += [f"  {path}" for path in values["files"]]
     lines += [
-        f"  {name} {score:.4f}  ({_how_scored(name, values['protected'])})" for name, score in values["scores"].items()
+        f"  {name} {score:.4f}{_plus_minus(values['errors'].get(name))}  ({_how_scored(name, values['protected'])})"
+        for name, score in values["scores"].items()
     ]
     claim = values["claim"]
     lines.append(f"MLflow: {values['tracking']}")
     lines.append(f"The guarantee is the search's cap: ε = {claim['epsilon']:g} at δ = {claim['delta']:g}.")
     lines.append(f"next: tune verify {values['folder']}/{_CARD}    tune train {values['folder']}/{_EXPERIMENT}")
     return "\n".join(lines)
+
+
+def _plus_minus(error: float | None) -> str:
+    return "" if error is None else f" ± {error:.2g}"
 
 
 def _how_scored(name: str, protected: Mapping[str, float] | None) -> str:

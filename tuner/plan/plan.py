@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from search_spaces import Domain, parse_domain
 from trainables.data import public_train_size
+from trainables.score_error import ScoreError
 from tuner.errors import TunerError
 from tuner.plan.caps import Alternative
 from tuner.plan.modes import PLANNERS, PublicData, ScorePlan, SealedFacts, plan_scores
@@ -109,6 +110,18 @@ class Plan:
     def score_noise(self) -> float | None:
         """Standard deviation of a released count of correct answers."""
         return None if self.validation is None else self.validation.noise
+
+    def score_error(self, experiment: Experiment) -> ScoreError | None:
+        """Return the standard error of the search's scores, or None if the error of the metric is not known.
+
+        The scores of a public search are computed on public records and have no noise.
+        """
+        if experiment.search.metric.name != "validation_accuracy":
+            return None
+        fraction = experiment.dataset.validation.fraction
+        if self.public is not None and self.mode.searches_public:
+            return ScoreError.of_split(self.public.train_size, fraction)
+        return ScoreError.of_split(self.train_size, fraction, noise=self.score_noise or 0.0)
 
     @property
     def private_trials(self) -> int:

@@ -34,6 +34,7 @@ from tuner.recorder.shipper import SPOOL
 from tuner.recorder.spool import Spool
 
 if TYPE_CHECKING:
+    from trainables.score_error import ScoreError
     from tuner.privacy.ledger.search_budget import SearchBudget
     from tuner.study.types import TrialView
 
@@ -63,6 +64,13 @@ class SweepInfo:
     settings: Mapping[str, Any] = field(default_factory=dict)  # the resolved experiment file, logged as parameters
     tags: Mapping[str, str] = field(default_factory=dict)  # of the parent run: ``code_version``, ``dataset``, ...
     claim: str = ""  # budget sentence; if empty, the recorder writes it from the current budget
+    error: ScoreError | None = None  # standard error of the scores; None if it is not known
+
+    def errors(self, score: float | None) -> dict[str, float]:
+        """Return the metric with the standard error of a score, or nothing if it is not known."""
+        if self.error is None or score is None or not math.isfinite(score):
+            return {}
+        return {f"{self.metric}_se": self.error.of(score)}
 
     @property
     def unit(self) -> str:
@@ -156,6 +164,7 @@ class MLflowRecorder:
         shown = self._shown(metrics)
         if self._sweep.metric in metrics:
             shown["objective"] = metrics[self._sweep.metric]
+            shown |= self._sweep.errors(metrics[self._sweep.metric])
         budget = self._budget_metrics()
         own = {**self._trial_budget(trial), **({"epsilon_search": budget["epsilon_spent"]} if budget else {})}
         self._append(
@@ -185,12 +194,15 @@ class MLflowRecorder:
         parent: dict[str, float] = {
             **budget,
             **{f"trials_{name}": float(count) for name, count in self._history.counts().items()},
-            **({f"best_{self._sweep.metric}": best[1]} if best else {}),
+            **({f"best_{name}": value for name, value in self._best_values(best[1]).items()} if best else {}),
         }
         self._append(
             finished,
             metrics_record(parent, step=step, tags={"best_trial": best[0]} if best else {}),
         )
+
+    def _best_values(self, score: float) -> dict[str, float]:
+        return {self._sweep.metric: score, **self._sweep.errors(score)}
 
     def artifact(self, path: Path | str, *, under: str = "") -> None:
         """Add a file or folder to the folder `under` of the parent run's artifacts.

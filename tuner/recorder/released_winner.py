@@ -74,10 +74,11 @@ def _claim(sweep: SweepInfo) -> str:
 
 
 def _child(sweep: SweepInfo, parameters: Mapping[str, object], score: float) -> list[dict[str, object]]:
+    values = {sweep.metric: score, **sweep.errors(score)}
     return [
         {"kind": "trial_started", "trial": _WINNER, "name": _WINNER, "params": flatten(parameters)},
-        metrics_record({sweep.metric: score, "objective": score}, step=0, trial=_WINNER),
-        metrics_record({f"best_{sweep.metric}": score}, step=0),
+        metrics_record({**values, "objective": score}, step=0, trial=_WINNER),
+        metrics_record({f"best_{name}": value for name, value in values.items()}, step=0),
         {
             "kind": "trial_finished",
             "trial": _WINNER,

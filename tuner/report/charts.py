@@ -129,13 +129,20 @@ def plain_ticks(axis: Any) -> None:  # noqa: ANN401 - an XAxis or a YAxis
 
 
 def _draw_trials(axes: Axes, report: SweepReport, places: Iterable[tuple[float, TrialRow]]) -> None:
-    """Draw trials at the given x positions, with one series for each state and one for the winner."""
+    """Draw trials at the given x positions, with one series for each state and one for the winner.
+
+    Error bars show one standard error of a score.
+    """
     placed = list(places)
     for state, style in STATE_MARKS.items():
         points = [(x, trial.score) for x, trial in placed if _mark(report, trial) == state and trial.score is not None]
         if points:
             xs, ys = zip(*points, strict=True)
             axes.plot(xs, ys, linestyle="none", label=_label(report, state), **{"markersize": 7, **style})
+    bars = [(x, trial.score, trial.error) for x, trial in placed if trial.score is not None and trial.error is not None]
+    if bars:
+        xs, ys, errors = zip(*bars, strict=True)
+        axes.errorbar(xs, ys, yerr=errors, fmt="none", ecolor=GREY, elinewidth=1.0, zorder=0)
 
 
 def _best_so_far(report: SweepReport) -> tuple[list[int], list[float]]:

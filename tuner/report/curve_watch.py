@@ -48,7 +48,7 @@ def curves_of_sweep(study: Study, experiment: Experiment) -> tuple[CurvePicture,
 
 
 class CurveWatch(Observer):
-    """Observer that updates the curves whenever a trial ends. Use it in a ``with`` statement.
+    """Observer that updates the curves and the winner whenever a trial ends. Use it in a ``with`` statement.
 
     It writes the files at most every few seconds and once more at the end, and records them for MLflow. An error in a
     curve is shown and does not stop the search.
@@ -96,7 +96,7 @@ class CurveWatch(Observer):
     def _see(self) -> None:
         try:
             self._curves = self._look()
-            chosen = self._choose() if self._curves and self._choose is not None else None
+            chosen = None if self._choose is None else self._choose()
         except Exception as error:  # noqa: BLE001 - the sampler and the pruner will hit the same error, and raise it
             log.warning("the curve cannot be computed: %s", type(error).__name__)
             self.line = f"the curve cannot be computed now ({type(error).__name__})"
@@ -110,7 +110,7 @@ class CurveWatch(Observer):
             return
         if chosen.why:  # each time: when a trial ends, the recorder has just tagged the best score's
             self._recorder.tag(_BEST, chosen.trial.id)
-        if chosen.why != self._told_why:
+        if chosen.why != self._told_why and (chosen.why or self._curves or self._told_why):
             self._recorder.tag(_WHY, chosen.why)
             self._told_why = chosen.why
 

@@ -187,7 +187,7 @@ def _trials(
     for view in views:
         cost = None if budget is None else budget.trial_epsilon(view.id, budget.charged_steps(view.id))
         rows.append(TrialRow.of(view, curve=learning_curve(stored[view.number]), epsilon=cost))
-    return rows, choose_winner(study, views, experiment)
+    return rows, choose_winner(study, views, experiment, plan.score_error(experiment))
 
 
 def _card(sweep: SweepFolder, ledger: Ledger) -> tuple[str, str]:
@@ -234,7 +234,8 @@ def sweep_report(
     study: Study | None = None,
 ) -> SweepReport:
     """Return the report of a sweep. The curves and the candidates that never started come from the study."""
-    rows = tuple(trials)
+    score_error = plan.score_error(experiment)
+    rows = tuple(row.with_error(score_error) for row in trials)
     if state not in RUNNING:
         rows = tuple(replace(row, state=CUT_OFF) if row.state == "running" else row for row in rows)
     facts, headline = [], claim_headline(plan, datasets, ledger=experiment.ledger)
@@ -251,9 +252,8 @@ def sweep_report(
         ("noise", f"noise multiplier {noise}, sample rate {rate}"),
         ("steps", f"{'up to ' if plan.priced else ''}{plan.steps_per_trial} a trial{cap}"),
     ]
-    error = None if plan.validation is None else plan.validation.standard_error
-    if error is not None:
-        facts.append(("score noise", f"± {100 * error:.2g} points (standard error)"))
+    if plan.validation is not None:
+        facts.append(("score noise", f"± {100 * plan.validation.standard_error:.2g} points (standard error)"))
     for dataset in datasets:
         facts.append(("data set" if len(datasets) == 1 else "block", f"{dataset.dataset}: {dataset_line(dataset)}"))
     misfits, excluded = _not_started(study)
@@ -279,12 +279,13 @@ def sweep_report(
         claim=PUBLIC_CLAIM if plan.mode.searches_public else "",
         accounting=plan.mode,
         unit=plan.unit,
-        score_error=error,
         domains={name: domain for name, domain in experiment.space.parameters if name in plan.searched},
         not_started=misfits,
         curves=() if study is None else curves_of_sweep(study, experiment),
         chosen=None if chosen is None else chosen.trial.number,
         why="" if chosen is None else chosen.why,
+        tied=() if chosen is None else chosen.tied,
+        expected=None if chosen is None else chosen.expected,
     )
 
 

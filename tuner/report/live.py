@@ -19,9 +19,10 @@ from tuner.privacy.card.claims import budget_sentence
 from tuner.report.text import NOT_PRIVATE, budget_bar, guarantee_text
 from tuner.report.text import console as standard_console
 from tuner.report.trial_row import TrialRow, best_row, varying_parameters
-from tuner.report.wording import budget_line, format_value, parameters_text, plural
+from tuner.report.wording import budget_line, format_value, parameters_text, plural, with_error
 
 if TYPE_CHECKING:
+    from trainables.score_error import ScoreError
     from tuner.privacy.ledger.search_budget import BudgetView
     from tuner.study.types import TrialView
 
@@ -54,6 +55,7 @@ class LiveView:
         unit: unit of privacy, ``record`` or ``user``.
         waiting: text to show until the first trial starts.
         finding: returns the findings so far, to show under the table.
+        error: standard error of the scores; None if it is not known.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class LiveView:
         unit: str = "record",
         waiting: str = "",
         finding: Callable[[], str] | None = None,
+        error: ScoreError | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name, self._subtitle, self._planned = name, subtitle, trials
@@ -84,7 +87,8 @@ class LiveView:
         self._headline, self._console = headline, console or standard_console()
         self._found = ""  # the last finding that was printed
         self._mutex = threading.RLock()
-        self._rows = {trial.id: TrialRow.of(trial) for trial in earlier}
+        self._error = error
+        self._rows = {trial.id: TrialRow.of(trial).with_error(error) for trial in earlier}
         self._reading = threading.Lock()  # one reader at a time: an older view never replaces a newer one
         self._budget: BudgetView | None = None
         self._budget_due = 0.0
@@ -146,7 +150,7 @@ class LiveView:
             best = "  BEST" if row is self._best else ""
             budget = f"  budget: {budget_line(self._budget)}" if self._budget else ""
             self._say(
-                f"trial {row.number} {row.state}{reason}  {self._metric} {format_value(row.score)}{best}"
+                f"trial {row.number} {row.state}{reason}  {self._metric} {with_error(row.score, row.error)}{best}"
                 f"  {self._ended()}/{plural(self._planned, 'trial')}{budget}"
             )
             found = "" if self._finding is None or self._quiet else self._finding()
@@ -182,7 +186,7 @@ class LiveView:
             return panel
 
     def _take(self, trial: TrialView) -> TrialRow:
-        row = TrialRow.of(trial)
+        row = TrialRow.of(trial).with_error(self._error)
         self._rows[trial.id] = row
         self._read_budget()
         return row
@@ -219,7 +223,15 @@ class LiveView:
         names = self._searched or varying_parameters(row.parameters for row in rows)
         heading = self._metric if self._console.width >= _WIDE else "score"
         steps = 9 + max((len(f" {row.step}/{row.steps_planned}") for row in rows), default=0)
-        room = self._console.width - 4 - _ECHO - (5 + 2) - (10 + 2) - (steps + 2) - (max(len(heading), 6) + 2)
+        room = (
+            self._console.width
+            - 4
+            - _ECHO
+            - (5 + 2)
+            - (10 + 2)
+            - (steps + 2)
+            - (max(len(heading), *(len(with_error(row.score, row.error)) for row in rows), 6) + 2)
+        )
         columns = names if sum(max(len(name), 12) + 2 for name in names) <= room else ()
         table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
         table.add_column("trial", justify="right", min_width=5)
@@ -239,7 +251,7 @@ class LiveView:
                 f"{'★ ' if row is best else ''}{row.number}",
                 Text(f"{_MARKS[row.state]} {row.state}", style=_STYLES[row.state]),
                 _steps(row),
-                format_value(row.score),
+                with_error(row.score, row.error),
                 *cells,
                 style="bold" if row is best else "",
             )
@@ -261,7 +273,7 @@ class LiveView:
     def _progress(self, best: TrialRow | None, bar: int) -> RenderableType:
         done = self._ended()
         drawn = ProgressBar(total=max(self._planned, 1), completed=done, width=bar, complete_style="green")
-        found = f"  best {format_value(best.score)} (trial {best.number})" if best else ""
+        found = f"  best {with_error(best.score, best.error)} (trial {best.number})" if best else ""
         row = Table.grid()
         row.add_row(Text("trials  ", "bold"), drawn, Text(f"  {done}/{self._planned}"), Text(found, "bold green"))
         return row

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from tuner.figures import data_uri, svg_text
-from tuner.report.wording import format_value
+from tuner.report.wording import format_value, with_error
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +38,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(value=format_value, breakable=_breakable, general=lambda number: f"{number:g}")
+    environment.filters.update(
+        value=format_value, with_error=with_error, breakable=_breakable, general=lambda number: f"{number:g}"
+    )
     return environment
 
 

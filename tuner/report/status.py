@@ -15,7 +15,15 @@ from tuner.errors import InputError, TunerError
 from tuner.files import write_text
 from tuner.report.facts import read_sweep
 from tuner.report.sweep_report import SweepReport
-from tuner.report.wording import budget_line, format_value, parameters_text, plural, with_error
+from tuner.report.wording import (
+    budget_line,
+    expected_text,
+    format_value,
+    parameters_text,
+    plural,
+    tied_text,
+    with_error,
+)
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
 from tuner.sweep.sealed import WINNER
@@ -51,14 +59,14 @@ def _status(sweep: SweepFolder) -> dict[str, Any]:
     if not sweep.whole:  # it ended while its folder was being created
         return _nothing(sweep, "never started")
     report = read_sweep(sweep)
-    best = report.best
+    best = report.winner or report.best
     if report.runs_hidden:
         return {
             **_nothing(sweep, report.state),
             "claim": report.headline,
             "sealed": True,
             "metric": report.metric,
-            "best": None if best is None else {"score": best.score},
+            "best": None if best is None else {"score": best.score, "error": best.error},
             "winner": "released" if best is not None else report.without_winner,
         }
     return {
@@ -67,7 +75,7 @@ def _status(sweep: SweepFolder) -> dict[str, Any]:
         "claim": report.headline,
         "trials": {"planned": report.trials_planned, **Counter(row.state for row in report.trials)},
         "metric": report.metric,
-        "best": None if best is None else {"trial": best.number, "score": best.score},
+        "best": None if best is None else {"trial": best.number, "score": best.score, "error": best.error},
         "budget": None if report.budget is None else asdict(report.budget),
         "curves": [curve.line for curve in report.curves],
     }
@@ -88,10 +96,10 @@ def status_text(values: dict[str, Any]) -> str:
 def _state_line(sweep: dict[str, Any]) -> str:
     if "winner" in sweep:
         best = sweep["best"]
-        return f"sealed  winner {format_value(best['score'])}" if best else f"sealed  {sweep['winner']}"
+        return f"sealed  winner {with_error(best['score'], best['error'])}" if best else f"sealed  {sweep['winner']}"
     counts = ", ".join(f"{count} {state}" for state, count in sweep["trials"].items())
     best, budget = sweep["best"], sweep["budget"]
-    score = f"best {format_value(best['score'])} (trial {best['trial']})" if best else "no complete trial"
+    score = f"best {with_error(best['score'], best['error'])} (trial {best['trial']})" if best else "no complete trial"
     if not budget:
         return f"{counts}  {score}"
     cap = budget["step_cap"]
@@ -118,7 +126,8 @@ def trial_values(sweep: SweepFolder, trial: str | None) -> dict[str, Any]:
             )
     values: dict[str, Any] = {"sweep": sweep.id, "trials": [vars(row) for row in rows]}
     if trial is None:
-        values |= {"left_out": report.left_out, "curves": [curve.as_dict() for curve in report.curves]}
+        values |= {"left_out": report.left_out, "tied": list(report.tied), "expected": report.expected}
+        values |= {"chosen": report.chosen, "curves": [curve.as_dict() for curve in report.curves]}
     return values
 
 
@@ -130,7 +139,7 @@ def _winner_values(sweep: SweepFolder, report: SweepReport, trial: str | None) -
             f"use: tune show {sweep.name}",
         )
     best = report.best
-    winner = None if best is None else {"score": best.score, "parameters": dict(best.parameters)}
+    winner = None if best is None else {"score": best.score, "error": best.error, "parameters": dict(best.parameters)}
     without = "" if best is not None else report.without_winner
     return {"sweep": sweep.id, "sealed": True, "metric": report.metric, "winner": winner, "without": without}
 
@@ -143,12 +152,18 @@ def trial_text(values: dict[str, Any]) -> str:
     if len(rows) == 1:
         return "\n".join(_trial_lines(rows[0]))
     lines = [values["sweep"]]
-    for row in rows:
+    scores = [with_error(row["score"], row["error"]) for row in rows]
+    wide = max(map(len, scores), default=0)
+    for row, score in zip(rows, scores, strict=True):
         chosen = parameters_text(row["parameters"], row["parameters"])
         lines.append(
             f"  {row['number']:>4}  {row['state']:<9} {row['step']:>6}/{row['steps_planned']}  "
-            f"{format_value(row['score']):>8}  {chosen}"
+            f"{score:>{max(wide, 8)}}  {chosen}"
         )
+    if values.get("tied"):
+        lines.append(f"  best: trial {values['chosen']}; {tied_text(values['tied'])}")
+    if values.get("expected") is not None:
+        lines.append(f"  expected: {expected_text(values['expected'])}")
     if values.get("left_out"):
         lines.append(f"  {values['left_out']}")
     lines += [f"  {sentence}" for curve in values.get("curves", ()) for sentence in curve["sentences"]]
@@ -157,7 +172,7 @@ def trial_text(values: dict[str, Any]) -> str:
 
 def _trial_lines(row: dict[str, Any]) -> Iterable[str]:
     yield f"trial {row['number']} ({row['id']}): {row['state']}{': ' + row['reason'] if row['reason'] else ''}"
-    yield f"  steps {row['step']} of {row['steps_planned']}, score {format_value(row['score'])}"
+    yield f"  steps {row['step']} of {row['steps_planned']}, score {with_error(row['score'], row['error'])}"
     if row["epsilon"] is not None:
         yield f"  ε of this trial's steps alone: {row['epsilon']:.6g} (the guarantee is the search's cap)"
     for name, value in row["parameters"].items():
@@ -171,7 +186,7 @@ def _winner_lines(values: dict[str, Any]) -> Iterable[str]:
     if winner is None:
         yield f"{values['sweep']}: sealed, {values['without']}"
         return
-    yield f"{values['sweep']}: sealed; its winner has {values['metric']} {format_value(winner['score'])}"
+    yield f"{values['sweep']}: sealed; its winner has {values['metric']} {with_error(winner['score'], winner['error'])}"
     for name, value in winner["parameters"].items():
         yield f"  {name}: {value}"
 
@@ -182,7 +197,8 @@ def follow_sweep(sweep: SweepFolder, *, every: float) -> None:
     click.echo(read_sweep(sweep).headline)
     while True:
         report = read_sweep(sweep)
-        best = with_error(report.best.score, report.score_error) if report.best else "none yet"
+        leader = report.winner or report.best
+        best = with_error(leader.score, leader.error) if leader else "none yet"
         line = f"{report.state}: {report.ended} of {plural(report.trials_planned, 'trial')} ended, best {best}"
         if report.runs_hidden:
             line = f"{report.state}: sealed, {f'winner {best}' if report.best else report.without_winner}"

@@ -9,7 +9,7 @@ from tuner.report.charts import parameter_chart, steps_chart, trials_chart
 from tuner.report.curve_chart import curve_chart, spending_chart
 from tuner.report.pages import page_from, page_picture
 from tuner.report.sweep_report import SweepReport
-from tuner.report.wording import format_value, plural, with_error
+from tuner.report.wording import expected_text, format_value, plural, tied_text, with_error
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -25,6 +25,7 @@ _STATE_CLASSES = {
     **dict.fromkeys(("starting", "running"), "running"),
     "interrupted": "pruned",
 }
+_ERROR = "± is the standard error: of the sample of validation records, and of a protected score's noise"
 _EVERY = 4  # every fourth value of the curve is in its table
 
 
@@ -66,7 +67,7 @@ def _trial_values(report: SweepReport) -> dict[str, Any]:
 
 def _boxes(report: SweepReport) -> list[tuple[str, str, str]]:
     """Return a name, a value and a remark for each of the three main figures."""
-    best = report.best
+    best = report.winner or report.best
     cap, delta = "none", "nothing charged" if report.claim else "not private"
     if report.budget is not None:
         covers = "the winner alone" if report.runs_hidden else "the whole search"
@@ -76,10 +77,11 @@ def _boxes(report: SweepReport) -> list[tuple[str, str, str]]:
         remarks.append(report.without_winner)
     elif best is not None:
         remarks += [f"trial {best.number}"] * (not report.runs_hidden)
-        remarks += ["± is the standard error from a score's noise"] * (report.score_error is not None)
+        remarks += [_ERROR] * (best.error is not None)
+        remarks += [text for text in (tied_text(report.tied), expected_text(report.expected)) if text]
     trials = ("trials", f"{report.ended} of {report.trials_planned}", report.counts)
     return [
-        (f"best {report.metric}", with_error(best.score if best else None, report.score_error), ", ".join(remarks)),
+        (f"best {report.metric}", with_error(best.score, best.error) if best else "–", ", ".join(remarks)),
         ("runs", "sealed", "their number is never shown") if report.runs_hidden else trials,
         ("guaranteed ε (the cap)", cap, delta),
     ]

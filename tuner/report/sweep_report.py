@@ -46,7 +46,6 @@ class SweepReport:
     claim: str = ""  # sentence shown instead of a guarantee if nothing is charged
     accounting: Mode = COMPOSITION
     unit: str = "record"  # what the guarantee protects: a "record", or a "user" with all records
-    score_error: float | None = None  # standard error of a protected score
     domains: Mapping[str, Domain] = field(default_factory=dict)  # of the searched parameters
     not_started: int = 0  # candidates that did not fit the budget; no trial has their numbers
     card_picture: str = ""  # the card's curve as SVG
@@ -55,6 +54,8 @@ class SweepReport:
     spending: Spending | None = None
     chosen: int | None = None  # number of the winning trial; None if it is the one with the best score
     why: str = ""  # why another trial than the one with the best score wins
+    tied: tuple[int, ...] = ()  # numbers of the trials whose score is within the error of the winner's
+    expected: float | None = None  # of the winner by noisy scores: its accuracy, corrected for the choice of the best
 
     @property
     def runs_hidden(self) -> bool:

@@ -14,7 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.report.sweep_report import SweepReport
-from tuner.report.wording import budget_line, format_value, parameters_text, plural, with_error
+from tuner.report.wording import (
+    budget_line,
+    expected_text,
+    format_value,
+    parameters_text,
+    plural,
+    tied_text,
+    with_error,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -162,6 +170,8 @@ def summary(report: SweepReport) -> RenderableType:
         head.append(("trials", f"{report.ended} of {report.trials_planned}{counts}"))
         head.append(("best", f"trial {best.number}, {_score(report)}" if best else "no trial ran to its end"))
         head += [("chosen", report.why)] * bool(report.why)
+        head += [("tied", tied_text(report.tied))] * bool(report.tied)
+        head += [("expected", expected_text(report.expected))] * (report.expected is not None)
     if best is not None:
         head += [(f"  {name}", format_value(value, 6)) for name, value in best.parameters.items()]
     head += [("curve", curve.line) for curve in report.curves]
@@ -182,7 +192,7 @@ def summary(report: SweepReport) -> RenderableType:
 
 def _score(report: SweepReport) -> str:
     best = report.winner
-    return f"{report.metric} {with_error(best.score if best else None, report.score_error)}"
+    return f"{report.metric} {with_error(best.score, best.error) if best else '–'}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,7 +244,8 @@ def _trial_table(report: SweepReport, room: int, columns: Sequence[str]) -> Tabl
         values = [Text(format_value(trial.parameters.get(name))) for name in columns]
         if together:
             values = [Text(parameters_text(trial.parameters, together, between=", "))]
-        table.add_row(str(trial.number), trial.state, str(trial.step), format_value(trial.score), *values)
+        score = with_error(trial.score, trial.error)
+        table.add_row(str(trial.number), trial.state, str(trial.step), score, *values)
     more = [f"the best {_ROWS} of {plural(len(ranked), 'trial')}"] if len(ranked) > _ROWS else []
     if report.left_out:
         more.append(report.left_out)

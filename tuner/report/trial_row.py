@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tuner.study.best import best_of
 
 if TYPE_CHECKING:
+    from trainables.score_error import ScoreError
     from tuner.study.types import TrialView
 
 __all__ = ["CUT_OFF", "TrialRow", "best_row", "varying_parameters"]
@@ -32,6 +33,7 @@ class TrialRow:
     curve: tuple[tuple[int, float], ...] = ()  # (step, score) of every report
     epsilon: float | None = None  # of the trial's own steps
     id: str = ""  # in the ledger and in the sweep's folder
+    error: float | None = None  # standard error of the score; None if it is not known
 
     @classmethod
     def of(cls, trial: TrialView, *, curve: Sequence[tuple[int, float]] = (), epsilon: float | None = None) -> TrialRow:
@@ -49,6 +51,10 @@ class TrialRow:
             epsilon=epsilon,
             id=trial.id,
         )
+
+    def with_error(self, error: ScoreError | None) -> TrialRow:
+        """Return the same facts with the standard error of the score."""
+        return self if error is None or self.score is None else replace(self, error=error.of(self.score))
 
 
 def best_row(rows: Iterable[TrialRow], *, mode: str) -> TrialRow | None:

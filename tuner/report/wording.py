@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from search_spaces import promoted_levels
@@ -11,7 +11,9 @@ from search_spaces import promoted_levels
 if TYPE_CHECKING:
     from tuner.privacy.ledger.search_budget import BudgetView
 
-__all__ = ["budget_line", "format_value", "parameters_text", "plural", "with_error"]
+__all__ = ["budget_line", "expected_text", "format_value", "parameters_text", "plural", "tied_text", "with_error"]
+
+_NAMED = 8  # trials that are named at most
 
 
 def format_value(value: object, digits: int = 4) -> str:
@@ -28,8 +30,21 @@ def format_value(value: object, digits: int = 4) -> str:
 
 
 def with_error(score: float | None, error: float | None) -> str:
-    """Return a score as text, with the standard error of its noise if it has noise."""
+    """Return a score as text, with its standard error if it is known."""
     return format_value(score) if score is None or error is None else f"{format_value(score)} ± {error:.2g}"
+
+
+def tied_text(tied: Sequence[int]) -> str:
+    """Return the trials within the error of the best score as text, or an empty text if there are none."""
+    if not tied:
+        return ""
+    named = ", ".join(map(str, tied[:_NAMED])) + (f" and {len(tied) - _NAMED} more" if len(tied) > _NAMED else "")
+    return f"within one standard error of the difference: {'trial' if len(tied) == 1 else 'trials'} {named}"
+
+
+def expected_text(expected: float | None) -> str:
+    """Return the corrected score of the winner as text, or an empty text if there is none."""
+    return "" if expected is None else f"about {expected:.3g}, corrected for being the best of many noisy scores"
 
 
 def parameters_text(parameters: Mapping[str, object], names: Iterable[str], *, between: str = "  ") -> str:

@@ -99,6 +99,7 @@ def run_open(
                     unit=plan.unit,
                     waiting="" if options.local else "starting Ray …",
                     finding=lambda: curve.line,
+                    error=plan.score_error(experiment),
                 )
             )
             stop = run_trials(
@@ -143,7 +144,8 @@ def _trials(study: Study, prepared: ReadySearch) -> tuple[TrialView, ...]:
 
 
 def _chosen(study: Study, prepared: ReadySearch) -> Chosen | None:
-    return choose_winner(study, _trials(study, prepared), prepared.experiment)
+    experiment = prepared.experiment
+    return choose_winner(study, _trials(study, prepared), experiment, prepared.plan.score_error(experiment))
 
 
 def _spec(prepared: ReadySearch, budget: SearchBudget | None, suggestion: Suggestion) -> TrainingSpec:

@@ -162,7 +162,7 @@ def _start_charged(
     experiment, plan = prepared.experiment, prepared.plan
     study = open_sweep_study(sweep, experiment, search.plan)
     trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
-    chosen = choose_winner(study, trials, experiment)
+    chosen = choose_winner(study, trials, experiment, plan.score_error(experiment))
     if chosen is None:
         raise TunerError(
             "public-search-empty",

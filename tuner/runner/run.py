@@ -155,4 +155,5 @@ def sweep_info(sweep: SweepFolder, prepared: ReadySearch, *, claim: str = "") ->
         settings=settings,
         tags=tags,
         claim=claim,
+        error=prepared.plan.score_error(experiment),
     )

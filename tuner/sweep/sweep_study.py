@@ -96,9 +96,8 @@ def _unimodality(experiment: Experiment, rungs: Sequence[int], plan: Plan | None
 
     search = experiment.search
     tolerances = (part.options.get("tolerance") for part in (search.sampler, search.pruner))
-    share = experiment.dataset.validation.fraction
-    size, blurred = (None, 0.0) if plan is None else _scored_on(plan)
-    scored = None if size is None else size * share / (1 - share)
+    error = None if plan is None else plan.score_error(experiment)
+    scored, blurred = (None, 0.0) if error is None else (error.records, error.noise)
     usual = usual_tolerance(search.metric.name, scored, blurred)
     return Unimodality(
         parameters=unimodal_parameters(experiment.space),
@@ -106,13 +105,3 @@ def _unimodality(experiment: Experiment, rungs: Sequence[int], plan: Plan | None
         tolerance=next((float(each) for each in tolerances if each is not None), usual),
         full_from=full_fidelity_from(experiment.space, rungs),
     )
-
-
-def _scored_on(plan: Plan) -> tuple[int, float]:
-    """Return the number of training records, and the standard error that noise adds to a score.
-
-    The scores of a public search are computed on public records and have no noise.
-    """
-    if plan.public is not None:
-        return plan.public.train_size, 0.0
-    return plan.train_size, 0.0 if plan.validation is None else plan.validation.standard_error

@@ -28,7 +28,7 @@ OWN = {
     "configuration.parameters": {"learning_rate": 0.7, "epochs": 3, "optimiser": "plain"},
     "configuration.sampler": "grid",
     "configuration.pruner": "median",
-    "scores": {"validation_accuracy": 0.99, "test_accuracy": 0.98},
+    "scores": {"test_accuracy": 0.98},  # the standard error on the card follows from a validation accuracy
     "versions": {"dp-accounting": "9.9.9", "torch": "3.0.0+cpu"},
     "exported_files": {"model.safetensors": "b" * 64, "experiment.yaml": "c" * 64},
 }

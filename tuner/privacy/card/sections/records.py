@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainables.score_error import ScoreError
 from tuner.privacy.card.sections.section import CardSection, Field, Subject
 from tuner.privacy.ledger.division import basis
 
@@ -92,6 +93,7 @@ VALIDATION = CardSection(
 def _scores(subject: Subject) -> dict[str, Any]:
     return {
         **subject.facts.scores,
+        **_standard_error(subject),
         "guarantee": "the guarantee covers the validation score, which has noise; it does not cover the test score, "
         "which is computed without noise, so test records are not protected"
         if subject.search.validation is not None
@@ -99,6 +101,20 @@ def _scores(subject: Subject) -> dict[str, Any]:
         "protected",
         "label": "this sweep used the test set once; other sweeps may also have used it",
     }
+
+
+def _standard_error(subject: Subject) -> dict[str, float]:
+    """Return the standard error of the validation accuracy, from the split and the noise in the ledger.
+
+    Formal guarantee: it is a function of the released score and public numbers, so it reveals nothing more.
+    """
+    score, split = subject.facts.scores.get("validation_accuracy"), subject.search.details.get("split")
+    if score is None or not split:
+        return {}
+    pool = subject.search.validation
+    noise = 0.0 if pool is None else max(mechanism.noise_multiplier for mechanism in pool.filter.mechanisms)
+    error = ScoreError.of_split(subject.facts.public_size, split["fraction"], noise=noise)
+    return {} if error is None else {"validation_accuracy_standard_error": error.of(score)}
 
 
 SCORES = CardSection(
