@@ -108,6 +108,9 @@ def test_a_batch_and_a_size_of_the_same_rate_are_the_operators_word(
     for size, batch, answer in ((2560, 128, "yes"), (2560, 64, "no"), (1285, 64, "no"), (10**400, 64, "no")):
         other = copy.deepcopy(card)
         other["records"]["public_size"], other["configuration"]["batch_size_expected"] = size, batch
+        if size < 10**15 and (error := ScoreError.of_split(size, DETAILS["split"]["fraction"])) is not None:
+            own = other["scores"]["validation_accuracy"]
+            other["scores"]["validation_accuracy_standard_error"] = error.of(own)
         assert check_card(other, ledger).answer == answer, (size, batch)
 
 
