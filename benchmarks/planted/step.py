@@ -83,6 +83,22 @@ FAULTS: tuple[Fault, ...] = (
         test="tests/trainables/test_stages.py::test_the_noise_covers_the_slack_where_there_is_one",
     ),
     Fault(
+        name="probes-not-charged",
+        breaks="the loss probes of the schedule gen come on top of a gradient that takes all of the charged loss",
+        file="trainables/engine/schedules.py",
+        old="gradient=up / math.sqrt(1.0 - probe_share)",
+        new="gradient=up",
+        test="tests/trainables/test_gen.py::test_both_releases_of_a_step_cost_what_is_charged",
+    ),
+    Fault(
+        name="probes-not-clipped",
+        breaks="one record moves the loss probes of the schedule gen without a bound",
+        file="trainables/engine/gen.py",
+        old="            slope.clamp(-1.0, 1.0),",
+        new="            slope,",
+        test="tests/trainables/test_gen.py::test_no_sample_moves_the_probes_by_more_than_their_sensitivity",
+    ),
+    Fault(
         name="noise-not-added",
         breaks="the clipped sum is used as it is, without noise",
         file="trainables/engine/noise.py",

@@ -18,7 +18,7 @@ from tuner.experiment import find_file, load_experiment
 from tuner.plan.comparison import comparison
 from tuner.plan.shapes import rung_steps
 from tuner.report.facts import claim_headline
-from tuner.report.plan_facts import plan_text, plan_warnings, search_facts
+from tuner.report.plan_facts import plan_text, plan_warnings, release_facts, search_facts
 from tuner.report.text import console, plan_panel
 from tuner.study.promotion import each_level
 from tuner.sweep.identity import naming_warnings
@@ -102,7 +102,7 @@ def show_plan(prepared: ReadySearch, dataset: DatasetState | None, **more: Any) 
         source=prepared.source,
         dataset=dataset,
         warnings=_warnings(prepared, dataset),
-        search=search_facts(prepared.experiment),
+        search=(*release_facts(prepared.experiment, prepared.plan), *search_facts(prepared.experiment)),
         **more,
     )
     console().print(plan_panel(words))

@@ -26,6 +26,12 @@ _FIELDS = {
     "curve": Field("ε of all allowed steps at other values of δ", curve_text),
 }
 
+_TWO_RELEASES = (
+    "A step with the schedule gen makes two Gaussian releases on one Poisson sample: the clipped sum of gradients with "
+    "the noise g, and the loss probes with the noise l, each in units of its sensitivity. They cost what one release "
+    "with the noise (g^-2 + l^-2)^(-1/2) costs, which is the noise that is charged"
+)
+
 
 def _cap(pool: PoolState, claim: tuple[float, float], protects: str) -> dict[str, Any]:
     filter, delta = pool.filter, claim[1]
@@ -44,7 +50,10 @@ def _cap(pool: PoolState, claim: tuple[float, float], protects: str) -> dict[str
 
 def _training(subject: Subject) -> dict[str, Any]:
     found = subject.search
-    return _cap(found.training, (found.epsilon, found.delta), subject.unit.training)
+    cap = _cap(found.training, (found.epsilon, found.delta), subject.unit.training)
+    if "probe_share" in found.details:
+        cap["mechanism"] += f". {_TWO_RELEASES}"
+    return cap
 
 
 def _validation(subject: Subject) -> dict[str, Any] | None:
