@@ -78,8 +78,8 @@ FAULTS: tuple[Fault, ...] = (
         name="noise-off-by-root-two",
         breaks="the noise is smaller than charged by a factor of √2",
         file="trainables/engine/step.py",
-        old="return self.noise_multiplier * self.max_grad_norm",
-        new="return self.noise_multiplier * self.max_grad_norm / 2**0.5",
+        old="return self.noise.gradient * self.max_grad_norm",
+        new="return self.noise.gradient * self.max_grad_norm / 2**0.5",
         test="tests/trainables/test_stages.py::test_the_noise_covers_the_slack_where_there_is_one",
     ),
     Fault(

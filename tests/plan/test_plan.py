@@ -14,6 +14,7 @@ from errors_helper import raises_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainables.engine.schedules import noise_split
 from tuner.errors import BudgetRefusedError, InputError, TunerError
 from tuner.experiment import parse_experiment
 from tuner.plan.comparison import comparison
@@ -25,7 +26,7 @@ from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, Tot
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon, max_steps
 from tuner.privacy.accountant.selection import epsilon_selection
-from tuner.report.plan_facts import plan_text, plan_warnings
+from tuner.report.plan_facts import plan_text, plan_warnings, release_facts
 from tuner.study.types import Ask
 from tuner.sweep.settings import plan_hash
 
@@ -280,6 +281,22 @@ def test_protected_scores_have_a_budget_and_a_standard_error() -> None:
     assert few.validation_filter.step_cap == max_steps(SampledGaussian(1.0, 30.0), epsilon=1.0, delta=1e-5)
     with raises_code(BudgetRefusedError, "validation-budget-too-small"):
         planned(*PROTECTED, "dataset.validation.noise=0.5")
+
+
+def test_the_two_releases_of_a_step_with_probes_are_named() -> None:
+    """The cap is that of the same search with another schedule, because a step is charged as one mechanism."""
+    gen = ("search.space={schedule: gen, ema_decay: default}", "privacy.noise_multiplier=4")
+    experiment = parse_experiment(BASE, gen)
+    plan = make_plan(experiment, experiment.dataset_request())
+    facts = dict(release_facts(experiment, plan))
+    split = noise_split(plan.nominal.noise_multiplier, probe_share=0.019)
+    assert {f"{split.gradient:.4g}", f"{split.probe:.4g}", f"{plan.nominal.noise_multiplier:.4g}"} <= set(
+        facts["a step of gen"].replace(",", "").replace(";", "").split()
+    )
+    assert {"noisy probes", "clipping"} <= set(facts)
+    other = parse_experiment(BASE, ("search.space={ema_decay: default}", "privacy.noise_multiplier=4"))
+    assert make_plan(other, other.dataset_request()).training_filter == plan.training_filter
+    assert release_facts(other, plan) == ()
 
 
 # -- comparison -------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ __all__ = ["plan_text", "plan_warnings", "release_facts", "search_facts"]
 _LARGE_ERROR = 0.02
 """The plan warns if the standard error of a score is above this value, because trials often differ by less."""
 
+_PROBE_ERROR = 1.5  # standard error of a mean of probes, in units of its bound, times batch size over noise multiplier
 _NOISY_PROBES = 0.3
 """The plan says so if the standard error of a loss probe is above this fraction of its bound."""
 
@@ -126,7 +127,7 @@ def release_facts(experiment: Experiment, plan: Plan) -> tuple[tuple[str, str], 
         split = noise_split(noise, probe_share=share.value)
         each = f"gradients with noise multiplier {split.gradient:.4g}, loss probes with {split.probe:.4g}"
         facts.append(("a step of gen", f"two releases: {each}; they cost what one with {noise:.4g} costs"))
-        error = (split.probe or 0.0) * 1.6 / plan.batch_size
+        error = (split.probe or 0.0) * _PROBE_ERROR / plan.batch_size
         if error > _NOISY_PROBES:
             told = f"a probe has a standard error of {error:.2g} of its bound, so many steps are averaged"
             facts.append(("noisy probes", f"{told}. Larger batches help, or a larger schedule.gen.probe_share"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from search_spaces.schedules import GEN
@@ -33,16 +32,22 @@ def _winner(subject: Subject) -> dict[str, Any]:
         "label": subject.mode.winner,
         "trial": _SEALED_WINNER if subject.search.charged_whole else subject.facts.winner,
         **mechanism.body(),
-        "releases": _releases(mechanism, subject.facts.parameters),
+        "releases": _releases(mechanism, subject),
         "steps": steps,
         "single_run_epsilon": subject.single_run_epsilon,
         "at_delta": subject.search.delta,
     }
 
 
-def _releases(mechanism: SampledGaussian, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the releases of a step of the exported trial, with the noise of each in units of its sensitivity."""
-    share = parameters.get(f"schedule.{GEN}.probe_share") if parameters.get("schedule") == GEN else None
+def _releases(mechanism: SampledGaussian, subject: Subject) -> list[dict[str, Any]]:
+    """Return the releases of a step of the exported trial, with the noise of each in units of its sensitivity.
+
+    The share of the probes is the ledger's, or the winner's own if the search chose it.
+    """
+    parameters, share = subject.facts.parameters, None
+    if parameters.get("schedule") == GEN:
+        fixed = subject.search.details.get("probe_share")
+        share = fixed if isinstance(fixed, float) else parameters.get(f"schedule.{GEN}.probe_share")
     number = isinstance(share, float) and 0 < share < 1
     noise = noise_split(mechanism.noise_multiplier, probe_share=share if number else None)
     releases = [{"release": "clipped sum of gradients", "noise_multiplier": noise.gradient}]
