@@ -130,17 +130,21 @@ def shown_in_folder(bench: Path) -> dict[str, Shown]:
         operators = path.is_dir() or path.suffix == ".npz" or path.name.startswith("ledger.db")
         where.add(f"{mode} {name}", "" if operators else str(size), charged=bool(_RANDOM_SIZES.search(name)))
         if path.name in ("status.json", "winner.json", "plan.json", "test_scores.json"):
-            found["status"].add_json(path.name, json.loads(path.read_text()))
+            found["status"].add_json(path.name, json.loads(_without(bench, path)))
         elif path.name == "study.journal":
-            for line in path.read_text().splitlines():
+            for line in _without(bench, path).splitlines():
                 found["study"].add_json("journal", json.loads(line))
         elif path.name == "privacy_card.json":
-            found["card"].add_json("card", json.loads(path.read_text()))
+            found["card"].add_json("card", json.loads(_without(bench, path)))
         elif path.name in ("privacy_card.md", "experiment.yaml") and name.startswith("out"):
             shown_text(found["card"], path.read_text(), bench)
         elif path.suffix == ".safetensors":
             found["exported files"].add(path.name, _form_of(path))
     return found
+
+
+def _without(bench: Path, path: Path) -> str:
+    return path.read_text().replace(str(bench), "")
 
 
 def _visible(folder: Path) -> Iterator[Path]:
