@@ -51,7 +51,7 @@ BARS = {
 LEVEL: Final = 1e-3
 EPSILON: Final = 0.02
 """ε of one search; δ is 1e-6."""
-_PAIRS, _QUICK_PAIRS, _LEAK_PAIRS = 12, 4, 8
+_PAIRS, _QUICK_PAIRS, _LEAK_PAIRS = 12, 4, 12
 _RAISING: Final = "benchmarks.audit.models:raising"
 _PUBLIC, _USERS, _VALIDATING, _POOL = 40, 20, 40, 240
 _BLOCK: Final = "2026-11"
