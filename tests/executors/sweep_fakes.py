@@ -169,14 +169,17 @@ class FileLedger:
     score_cap: int = 10**9
     prices: tuple[tuple[float, int], ...] = ()
 
-    def fits(self, ask: Ask) -> bool:
-        units = ask.steps * self.price(ask.sample_rate)
+    def fits(self, *asks: Ask) -> bool:
+        units = sum(ask.steps * self.price(ask.sample_rate) for ask in asks)
         scores = self.released() + sum(held.releases for held in self.outstanding().values())
-        return self.committed() + units <= self.cap and scores + ask.releases <= self.score_cap
+        scores += sum(ask.releases for ask in asks)
+        return self.committed() + units <= self.cap and scores <= self.score_cap
 
-    def reserve(self, trial: str, ask: Ask) -> None:
+    def reserve(self, trial: str, ask: Ask, *, rung: bool = False) -> None:
         if not self.fits(ask):
             raise BudgetRefusedError("cap-exceeded", "full")
+        if rung and (self.held().get(trial) != 0 or not self.leased(trial)):
+            raise LedgerError("rung-not-finished", f"{trial} has not taken all that it had reserved")
         if trial in self.settled():
             raise LedgerError("trial-settled", f"{trial} is settled")
         before = self._rates()

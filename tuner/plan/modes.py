@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from trainables.data import public_train_size, public_validation_size
 from tuner.errors import BudgetRefusedError
 from tuner.plan.caps import ChosenFilter, compose, total_steps
+from tuner.plan.full_runs import planned_runs
 from tuner.privacy.accountant.filters import Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon, max_steps
@@ -70,9 +71,13 @@ class PublicData:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedMode:
-    """The filter of a search. `selection` is set for a sealed search, and `public` for a search on public records."""
+    """The filter of a search. `selection` is set for a sealed search, and `public` for a search on public records.
+
+    `full_runs` is set for a search that reserves rung by rung.
+    """
 
     chosen: ChosenFilter
+    full_runs: float | None = None
     selection: SealedFacts | None = None
     public: PublicData | None = None
 
@@ -109,7 +114,8 @@ class ScorePlan:
 
 
 def _plan_composition(experiment: Experiment, choices: Choices) -> PlannedMode:
-    return PlannedMode(chosen=compose(choices, experiment.search.trials, experiment.privacy))
+    runs = planned_runs(experiment, choices)
+    return PlannedMode(chosen=compose(choices, runs or experiment.search.trials, experiment.privacy), full_runs=runs)
 
 
 def _plan_sealed(experiment: Experiment, choices: Choices) -> PlannedMode:

@@ -214,6 +214,7 @@ class _Bridge:
             folder=self.setup.folder,
             trial_id=suggestion.trial_id,
             rung_steps=suggestion.shape.rungs,
+            scored=suggestion.scored,
         )
 
     @contextmanager
