@@ -36,7 +36,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="promotion-not-reserved",
         breaks="a promoted trial trains without a reservation of its next rung",
-        file="tuner/study/driver.py",
+        file="tuner/study/rung_wise.py",
         old="        if not self._room.extend(trial.id, ask, rung=rung):\n",
         new="        if False:\n",
         test="tests/study/test_full_runs.py::test_halving_takes_the_planned_steps_and_completes_the_best",

@@ -15,9 +15,10 @@ from sweep_fakes import MemoryLedger, Recorder
 from test_driver_shapes import CHEAPEST, PricedSpace, book, make_study, scored
 from test_driver_shapes import RUNGS as SHAPED_RUNGS
 
+from tuner.privacy.accountant.filters import steps_of_runs
 from tuner.study import views
 from tuner.study.driver import StudyDriver
-from tuner.study.pauses import levels_of
+from tuner.study.pauses import levels_of, reached
 from tuner.study.rung_wise import UNUSED, RungWise
 from tuner.study.types import Stop, StopReason, Suggestion, TrialShape, Wait
 
@@ -205,3 +206,26 @@ def test_trials_of_different_lengths_and_prices_too(actions: list[tuple[str, int
     for action, which in actions:
         machine.act(action, which)
     machine.complete()
+
+
+# -- the plan ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pruner", ["none", "asha"])
+def test_the_planned_numbers_of_trials_are_those_of_the_driver(pruner: str) -> None:
+    rungs, trials = (16, 33, 66, 132), 9
+    for runs in (2.1, 2.5, 3.2, 4.0, 6.5, 9.0):
+        levels = levels_of(pruner, {}, rungs, trials=trials, full_runs=runs)
+        ledger, study = MemoryLedger("", cap=steps_of_runs(runs, 132)), random_study()
+        options: dict[str, Any] = {"trials": trials, "levels": levels, "steps_per_trial": 132, "rung_steps": rungs}
+        machine = Sweep(
+            lambda study=study, ledger=ledger, options=options: rung_wise(study, ledger, **options),  # type: ignore[misc]
+            ledger,
+            scores=tuple(1 - number / 100 for number in range(trials)),
+        )
+        while not isinstance(machine.fill(1), Stop):
+            machine.act("rung", 0)
+        taken = [trial.user_attrs[views.STEPS_TAKEN] for trial in study.trials]
+        assert reached(levels, trials=trials, full_runs=runs) == tuple(
+            sum(each >= level for each in taken) for level in levels.steps
+        )

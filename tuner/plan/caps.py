@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from tuner.errors import BudgetRefusedError
 from tuner.plan.shapes import Choice, Choices
-from tuner.privacy.accountant.filters import CouponBook, Filter, FixedOrder, TotalSteps
-from tuner.privacy.accountant.filters.base import steps_of_runs
+from tuner.privacy.accountant.filters import CouponBook, Filter, FixedOrder, TotalSteps, steps_of_runs
 from tuner.privacy.accountant.initial_guess import guess_gdp
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import MAX_STEPS, calibrate_noise, epsilon, max_steps

@@ -11,7 +11,7 @@ import numpy as np
 
 from tuner.errors import InputError
 from tuner.plan.shapes import rung_steps
-from tuner.privacy.accountant.filters.base import steps_of_runs
+from tuner.privacy.accountant.filters import steps_of_runs
 from tuner.study.pauses import Levels, levels_of, reached
 
 if TYPE_CHECKING:
@@ -40,16 +40,22 @@ class Bought:
         levels: steps at which trials pause.
         reached: for each level, how many trials reach it if none fails.
         loss: mean loss of score of the winner in simulated searches, as a part of the best configuration's score.
+        recommended: the number of whole runs that `full_runs: auto` takes.
     """
 
     full_runs: float
     levels: tuple[int, ...]
     reached: tuple[int, ...]
     loss: float
+    recommended: float
+
+    def __post_init__(self) -> None:
+        for name in ("levels", "reached"):  # JSON has lists
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
 
-def planned_runs(experiment: Experiment, choices: Choices) -> float | None:
-    """Return the number of whole runs for which the budget is planned; None without `search.full_runs`.
+def planned_runs(experiment: Experiment, choices: Choices) -> Bought | None:
+    """Return the number of whole runs for which the budget is planned, and what it buys; None without `full_runs`.
 
     Raises:
         InputError: the number does not hold one whole run and the first steps of every other trial.
@@ -59,8 +65,9 @@ def planned_runs(experiment: Experiment, choices: Choices) -> float | None:
         return None
     steps = max(choice.longest for choice in choices.menu)
     rungs = rung_steps(search.rungs, steps)
+    advised = recommended(search, rungs)
     if search.full_runs == "auto":
-        return recommended(search, rungs).full_runs
+        return bought(search, rungs, advised, advised)
     first, least = _least(search, rungs)
     if search.full_runs < least * (1 - 1e-9):
         raise InputError(
@@ -69,7 +76,7 @@ def planned_runs(experiment: Experiment, choices: Choices) -> float | None:
             f"run of {steps} steps, and the first {first} steps of {search.trials - 1} other trials. Raise full_runs, "
             "plan fewer trials, or let trials report earlier with `search.rungs`.",
         )
-    return search.full_runs
+    return bought(search, rungs, search.full_runs, advised)
 
 
 def search_levels(search: SearchSection, rungs: tuple[int, ...], *, trials: int, full_runs: float | None) -> Levels:
@@ -90,28 +97,31 @@ def scores_at_most(rungs: tuple[int, ...], *, trials: int, full_runs: float) -> 
     return scores
 
 
-def bought(search: SearchSection, rungs: tuple[int, ...], full_runs: float) -> Bought:
-    """Return what `full_runs` whole runs buy in a search of equally long trials."""
-    levels = search_levels(search, rungs, trials=search.trials, full_runs=full_runs)
-    there = reached(levels, trials=search.trials, full_runs=full_runs)
-    return Bought(full_runs=full_runs, levels=levels.steps, reached=there, loss=_loss(levels.steps, there))
+def bought(search: SearchSection, rungs: tuple[int, ...], full_runs: float, advised: float) -> Bought:
+    """Return what `full_runs` whole runs buy in a search of equally long trials. `advised` is the recommendation."""
+    steps, there, loss = _simulated(search, rungs, full_runs)
+    return Bought(full_runs=full_runs, levels=steps, reached=there, loss=loss, recommended=advised)
 
 
-def recommended(search: SearchSection, rungs: tuple[int, ...]) -> Bought:
+def recommended(search: SearchSection, rungs: tuple[int, ...]) -> float:
     """Return the smallest number of whole runs whose simulated searches lose little.
 
     Fewer runs mean less noise for all trials, and more of them a better choice of the winner.
     """
     if search.trials > _MOST:
-        few = recommended(search.model_copy(update={"trials": _MOST}), rungs)
-        return bought(search, rungs, few.full_runs * search.trials / _MOST)
+        return recommended(search.model_copy(update={"trials": _MOST}), rungs) * search.trials / _MOST
     _, least = _least(search, rungs)
-    candidates = [*np.arange(ceil(least / _STEP) * _STEP, search.trials, _STEP), float(search.trials)]
-    for runs in candidates:
-        found = bought(search, rungs, float(runs))
-        if found.loss <= _LOSS:
-            return found
-    return found
+    candidates = [*np.arange(ceil(least / _STEP) * _STEP, search.trials, _STEP), search.trials]
+    return next((float(runs) for runs in candidates if _simulated(search, rungs, float(runs))[2] <= _LOSS), least)
+
+
+def _simulated(
+    search: SearchSection, rungs: tuple[int, ...], full_runs: float
+) -> tuple[tuple[int, ...], tuple[int, ...], float]:
+    """Return the levels of a search, how many trials reach each, and its mean loss."""
+    levels = search_levels(search, rungs, trials=search.trials, full_runs=full_runs)
+    there = reached(levels, trials=search.trials, full_runs=full_runs)
+    return levels.steps, there, _loss(levels.steps, there)
 
 
 def _least(search: SearchSection, rungs: tuple[int, ...]) -> tuple[int, float]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trainables.data import public_train_size, public_validation_size
 from tuner.errors import BudgetRefusedError
 from tuner.plan.caps import ChosenFilter, compose, total_steps
-from tuner.plan.full_runs import planned_runs
+from tuner.plan.full_runs import Bought, planned_runs
 from tuner.privacy.accountant.filters import Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon, max_steps
@@ -73,11 +73,11 @@ class PublicData:
 class PlannedMode:
     """The filter of a search. `selection` is set for a sealed search, and `public` for a search on public records.
 
-    `full_runs` is set for a search that reserves rung by rung.
+    `rung_wise` is set for a search that reserves rung by rung.
     """
 
     chosen: ChosenFilter
-    full_runs: float | None = None
+    rung_wise: Bought | None = None
     selection: SealedFacts | None = None
     public: PublicData | None = None
 
@@ -114,8 +114,9 @@ class ScorePlan:
 
 
 def _plan_composition(experiment: Experiment, choices: Choices) -> PlannedMode:
-    runs = planned_runs(experiment, choices)
-    return PlannedMode(chosen=compose(choices, runs or experiment.search.trials, experiment.privacy), full_runs=runs)
+    found = planned_runs(experiment, choices)
+    runs = experiment.search.trials if found is None else found.full_runs
+    return PlannedMode(chosen=compose(choices, runs, experiment.privacy), rung_wise=found)
 
 
 def _plan_sealed(experiment: Experiment, choices: Choices) -> PlannedMode:

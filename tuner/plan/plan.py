@@ -11,7 +11,7 @@ from search_spaces import Domain, parse_domain
 from trainables.data import public_train_size
 from tuner.errors import TunerError
 from tuner.plan.caps import Alternative
-from tuner.plan.full_runs import scores_at_most
+from tuner.plan.full_runs import Bought, scores_at_most
 from tuner.plan.modes import PLANNERS, PublicData, ScorePlan, SealedFacts, plan_scores
 from tuner.plan.shapes import Choice, Choices, rung_steps
 from tuner.privacy.accountant.filters import Filter, from_body
@@ -58,7 +58,7 @@ class Plan:
     priced: Mapping[str, Domain]  # searched parameters that affect the budget
     promoted: Mapping[str, PromotedLevels]
     trials: int  # in a sealed search, the mean number
-    full_runs: float | None  # whole runs of steps for which the budget is planned; None if for all trials whole
+    rung_wise: Bought | None  # what a smaller number of whole runs buys; None if all trials are planned whole
     trials_that_fit: int  # if none is pruned and all are the most expensive
     trials_at_most: int | None  # if all are the cheapest; None if all trials cost the same
     epsilon: float  # the cap that the file asks for, which is the claim of the whole search
@@ -106,6 +106,11 @@ class Plan:
     def validation_claim(self) -> tuple[float, float] | None:
         """(ε, δ) of the protected scores."""
         return None if self.validation is None else (self.validation.epsilon, self.validation.delta)
+
+    @property
+    def full_runs(self) -> float | None:
+        """Number of whole runs for which the budget is planned; None if all trials are planned whole."""
+        return None if self.rung_wise is None else self.rung_wise.full_runs
 
     @property
     def score_noise(self) -> float | None:
@@ -169,7 +174,7 @@ class Plan:
         }
 
 
-_PARTS = (("validation", ScorePlan), ("selection", SealedFacts), ("public", PublicData))
+_PARTS = (("validation", ScorePlan), ("selection", SealedFacts), ("public", PublicData), ("rung_wise", Bought))
 """Fields of a plan that are None for some searches, and the class of each field's other values."""
 
 _DERIVED = ("cap", "step_cap")
@@ -251,8 +256,9 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
     rungs = rung_steps(search.rungs, steps)
     check_promotion(space, rungs, shortest=min(choice.shortest for choice in choices.menu))
     scores = experiment.mode.private_trials(search.trials) * len(rungs)
-    if planned.full_runs is not None:
-        scores = scores_at_most(rungs, trials=search.trials, full_runs=planned.full_runs)
+    full_runs = None if planned.rung_wise is None else planned.rung_wise.full_runs
+    if full_runs is not None:
+        scores = scores_at_most(rungs, trials=search.trials, full_runs=full_runs)
     return Plan(
         name=experiment.name,
         method=experiment.trainable.method,
@@ -274,7 +280,7 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
             name: PromotedLevels(levels=tuple(levels), from_step=tuple(level_steps(len(levels), rungs)))
             for name, levels in space.promoted.items()
         },
-        full_runs=planned.full_runs,
+        rung_wise=planned.rung_wise,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
         epsilon_trial=max(epsilon(choice.mechanism, choice.longest, privacy.delta) for choice in choices.dearest),
@@ -285,5 +291,5 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
         validation=plan_scores(experiment, request, planned=scores, spare=experiment.resources.concurrent_trials),
         selection=planned.selection,
         public=planned.public,
-        **_counts(filter, choices, experiment.mode, search.trials, planned.full_runs, privacy.delta),
+        **_counts(filter, choices, experiment.mode, search.trials, full_runs, privacy.delta),
     )

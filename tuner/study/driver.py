@@ -39,7 +39,6 @@ from tuner.study.rungs import scaled_rungs
 from tuner.study.running_trial import Announcements, RunningTrial, new_trial_id, stored, trial_of
 from tuner.study.suggest import OptunaSuggest, Space
 from tuner.study.types import (
-    Ask,
     BudgetGate,
     Decision,
     FindCheckpoint,
@@ -129,7 +128,15 @@ class StudyDriver:
         self._room = BudgetRoom(budget)
         self._rung_wise: RungWise | None = None
         if levels is not None:
-            self._rung_wise = RungWise(study, levels, rung_steps, mode=mode, room=self._room, asks_pruner=asks_pruner)
+            self._rung_wise = RungWise(
+                study,
+                levels,
+                rung_steps,
+                mode=mode,
+                room=self._room,
+                asks_pruner=asks_pruner,
+                find_checkpoint=lambda trial_id: self._find_checkpoint(trial_id),
+            )
         self._candidates = Candidates(study, space, when_sure, shows_paused=levels is not None)
         self._full = False  # True if no drawn configuration fitted; then none is drawn until a trial ends
         self._announce = Announcements(study, observers)
@@ -517,62 +524,30 @@ class StudyDriver:
         self._ended_well = True
         del self._active[active.id]
         rung_wise.paused[active.id] = active
-        if not self._interrupted and self._stop is None and self._candidates.counts()[1] >= self.trials:
-            found = self._to_promote(rung_wise)
-            if isinstance(found, RunningTrial) and found is active and self._promote(active, rung_wise):
-                self._active[active.id] = active
-                return Decision.CONTINUE
+        # It is, at the earliest, when no new configuration can take its place.
+        may = not self._interrupted and self._stop is None and self._candidates.counts()[1] >= self.trials
+        if may and rung_wise.next(self._active) is active and rung_wise.promote(active):
+            self._active[active.id] = active
+            return Decision.CONTINUE
         self._announce.paused(active.view(TrialStatus.PAUSED))
         return Decision.PAUSE
-
-    def _promote(self, trial: RunningTrial, rung_wise: RungWise) -> bool:
-        """Reserve the steps up to the trial's next pause, and return whether the budget had them."""
-        ask, until, rung = self._next_rung(trial, rung_wise)
-        if not self._room.extend(trial.id, ask, rung=rung):
-            return False
-        trial.grant(until)
-        del rung_wise.paused[trial.id]
-        return True
-
-    def _next_rung(self, trial: RunningTrial, rung_wise: RungWise) -> tuple[Ask, int, bool]:
-        """Return what a paused trial needs for its next rung, the rung, and whether it repeats no step."""
-        done, until = self._find_checkpoint(trial.id) or 0, rung_wise.until(trial.shape, trial.reported)
-        at_rest = done == trial.reported
-        held = self._room.outstanding().get(trial.id)
-        again = done > 0 and not at_rest
-        return trial.shape.between(done, until, again=again), until, at_rest and not (held and held.steps)
-
-    def _to_promote(self, rung_wise: RungWise) -> RunningTrial | Wait | None:
-        """Return the paused trial that is promoted next, Wait if reports may decide, or None if no trial fits."""
-        waiting, waits = rung_wise.order(self._active)
-        for trial in waiting:
-            ask, until, _ = self._next_rung(trial, rung_wise)
-            missing = self._room.beyond(trial.id, ask)
-            if rung_wise.allows(trial.shape, missing, until, running=self._active, trial_id=trial.id):
-                return trial
-        if waits or self._active:
-            return Wait()
-        for trial in rung_wise.best():  # nothing else fits, so the leader is completed, or else the best that can be
-            ask, until, _ = self._next_rung(trial, rung_wise)
-            if rung_wise.completes(trial.shape, self._room.beyond(trial.id, ask), until):
-                return trial
-        return None
 
     def _promote_or_end(self, otherwise: Wait | Stop) -> Suggestion | Wait | Stop:
         """Promote a paused trial. If none fits, end the search: the trials that are still paused end as PRUNED."""
         rung_wise = self._rung_wise
         assert rung_wise is not None  # noqa: S101
+        refused: set[str] = set()
         while rung_wise.paused:
-            trial = self._to_promote(rung_wise)
-            if isinstance(trial, Wait):
-                return trial
+            trial = rung_wise.next(self._active, refused)
             if trial is None:
                 break
             if rung_wise.prunes(trial, self._active):
                 trial.problem = self._candidates.why(trial.trial)
                 self._close(trial, TrialStatus.PRUNED, trial.problem or f"the pruner stopped it at step {trial.step}")
-            elif self._promote(trial, rung_wise):
+            elif rung_wise.promote(trial):
                 return self._start(trial.trial, trial.id, trial.parameters, done=self._find_checkpoint(trial.id) or 0)
+            else:
+                refused.add(trial.id)
         if self._active:
             return Wait()
         for trial in tuple(rung_wise.paused.values()):
@@ -587,10 +562,8 @@ class StudyDriver:
             return Wait()
         if rung_wise.is_complete:
             return stop
-        for trial in rung_wise.best():
-            ask, until, _ = self._next_rung(trial, rung_wise)
-            allowed = rung_wise.completes(trial.shape, self._room.beyond(trial.id, ask), until)
-            if allowed and self._promote(trial, rung_wise):
+        for trial in rung_wise.completable():
+            if rung_wise.promote(trial):
                 return self._start(trial.trial, trial.id, trial.parameters, done=self._find_checkpoint(trial.id) or 0)
         return stop
 

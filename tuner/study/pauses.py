@@ -145,13 +145,13 @@ def reached(levels: Levels, *, trials: int, full_runs: float) -> tuple[int, ...]
     moved = True
     while moved:
         moved, deepest = False, max(at)
-        for number in _candidates(at, levels):
+        for number, whole in _candidates(at, levels):
             before = ends[at[number]] if at[number] >= 0 else 0.0
             there = max(at[number] + 1, deepest, 0)
             others = any(each == deepest for other, each in enumerate(at) if other != number)
             rest = 1.0 - (ends[max(deepest, 0)] if others else ends[there])
-            if deepest == len(ends) - 1:  # one is complete, so this one must be too
-                there, rest = deepest, 0.0
+            if whole or deepest == len(ends) - 1:  # nothing else fits, or one is complete: this one must be too
+                there, rest = len(ends) - 1, 0.0
             if left - (ends[there] - before) >= rest:
                 left -= ends[at[number] + 1] - before
                 at[number] += 1
@@ -160,8 +160,8 @@ def reached(levels: Levels, *, trials: int, full_runs: float) -> tuple[int, ...]
     return tuple(sum(each >= level for each in at) for level in range(len(ends)))
 
 
-def _candidates(at: Sequence[int], levels: Levels) -> list[int]:
-    """Return the trials that may go on, in the order in which the driver tries them."""
+def _candidates(at: Sequence[int], levels: Levels) -> list[tuple[int, bool]]:
+    """Return the trials that may go on, in the order in which the driver tries them, and whether to the end only."""
     new = [number for number, each in enumerate(at) if each < 0][:1]
     last = len(levels.steps) - 1
     climbers = [
@@ -171,4 +171,4 @@ def _candidates(at: Sequence[int], levels: Levels) -> list[int]:
     ]
     promoted, _ = next_promotion(climbers, levels, mode="max")
     rest = [each.number for each in best_first(climbers, mode="max") if each.paused]
-    return [*new, *promoted, *rest]
+    return [(number, False) for number in (*new, *promoted)] + [(number, True) for number in rest]

@@ -18,7 +18,7 @@ best trial that can be is completed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from typing import TYPE_CHECKING
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from tuner.study.budget_room import BudgetRoom
     from tuner.study.running_trial import RunningTrial
+    from tuner.study.types import FindCheckpoint
 
 __all__ = ["UNUSED", "RungWise", "asks_pruner", "paused_as"]
 
@@ -53,13 +54,22 @@ class RungWise:
         room: remaining budget.
         asks_pruner: whether the study's pruner decides about paused trials. Successive halving and Hyperband do not,
             because their rule is that of the promotions.
+        find_checkpoint: function that returns the step of a trial's last checkpoint.
 
     Attributes:
         paused: the paused trials by their ids.
     """
 
     def __init__(
-        self, study: Study, levels: Levels, rungs: Sequence[int], *, mode: str, room: BudgetRoom, asks_pruner: bool
+        self,
+        study: Study,
+        levels: Levels,
+        rungs: Sequence[int],
+        *,
+        mode: str,
+        room: BudgetRoom,
+        asks_pruner: bool,
+        find_checkpoint: FindCheckpoint,
     ) -> None:
         self._study = study
         self._levels = levels
@@ -67,6 +77,7 @@ class RungWise:
         self._mode = mode
         self._room = room
         self._asks_pruner = asks_pruner
+        self._find_checkpoint = find_checkpoint
         self.paused: dict[str, RunningTrial] = {}
 
     def until(self, shape: TrialShape, step: int) -> int:
@@ -114,17 +125,50 @@ class RungWise:
         """Return whether the budget allows `ask` and all that a trial of this shape needs after `until`."""
         return self._room.holds_all(_plus(ask, shape.between(until, shape.steps)))
 
-    def order(self, running: Mapping[str, RunningTrial]) -> tuple[list[RunningTrial], bool]:
-        """Return the paused trials that may be promoted now, best first, and whether others must wait for reports."""
-        numbers, waits = next_promotion(self._climbers(running), self._levels, mode=self._mode)
-        by_number = {each.trial.number: each for each in self.paused.values()}
-        return [by_number[number] for number in numbers if number in by_number], waits
+    def next(self, running: Mapping[str, RunningTrial], refused: Collection[str] = ()) -> RunningTrial | None:
+        """Return the paused trial that is promoted next, or None if none fits, or if reports of others may decide.
 
-    def best(self) -> list[RunningTrial]:
-        """Return all paused trials, the leader first: those with the most steps, then those with the best score."""
+        If nothing else fits and no trial runs, the leader is completed. `refused` are ids of trials that the ledger
+        refused although they seemed to fit.
+        """
+        numbers, waits = next_promotion(self._climbers(running), self._levels, mode=self._mode)
+        by_number = {each.trial.number: each for each in self.paused.values() if each.id not in refused}
+        for trial in (by_number[number] for number in numbers if number in by_number):
+            ask, until, _ = self._next_rung(trial)
+            missing = self._room.beyond(trial.id, ask)
+            if self.allows(trial.shape, missing, until, running=running, trial_id=trial.id):
+                return trial
+        if waits or running:
+            return None
+        return next((trial for trial in self.completable() if trial.id not in refused), None)
+
+    def completable(self) -> Iterator[RunningTrial]:
+        """Yield the paused trials that the budget can complete: first those with the most steps, then the best."""
         by_number = {each.trial.number: each for each in self.paused.values()}
-        found = best_first(self._climbers({}), mode=self._mode)
-        return [by_number[each.number] for each in found if each.number in by_number]
+        for each in best_first(self._climbers({}), mode=self._mode):
+            trial = by_number.get(each.number)
+            if trial is None:
+                continue
+            ask, until, _ = self._next_rung(trial)
+            if self.completes(trial.shape, self._room.beyond(trial.id, ask), until):
+                yield trial
+
+    def promote(self, trial: RunningTrial) -> bool:
+        """Reserve a paused trial's steps up to its next pause, and return whether the ledger admitted them."""
+        ask, until, rung = self._next_rung(trial)
+        if not self._room.extend(trial.id, ask, rung=rung):
+            return False
+        trial.grant(until)
+        del self.paused[trial.id]
+        return True
+
+    def _next_rung(self, trial: RunningTrial) -> tuple[Ask, int, bool]:
+        """Return what a paused trial needs for its next rung, the rung, and whether it repeats no step."""
+        done, until = self._find_checkpoint(trial.id) or 0, self.until(trial.shape, trial.reported)
+        at_rest = done == trial.reported
+        held = self._room.outstanding().get(trial.id)
+        ask = trial.shape.between(done, until, again=done > 0 and not at_rest)
+        return ask, until, at_rest and not (held and held.steps)
 
     def best_of(self, interrupted: Iterable[FrozenTrial]) -> list[FrozenTrial]:
         """Return interrupted trials, those that lead first, and those without a report last."""
