@@ -97,7 +97,12 @@ def unimodal(folder: Path) -> Sweep:
 
 
 @pytest.mark.parametrize(
-    "pruner", [("none", {}), ("asha", {"reduction_factor": 2}), ("median", {"n_startup_trials": 1})]
+    "pruner",
+    [
+        ("asha", {"reduction_factor": 2}),
+        pytest.param(("none", {}), marks=pytest.mark.slow),
+        pytest.param(("median", {"n_startup_trials": 1}), marks=pytest.mark.slow),
+    ],
 )
 def test_a_rung_wise_search_is_the_same_on_ray(
     tmp_path: Path, ray_two_slots: None, pruner: tuple[str, dict[str, object]]

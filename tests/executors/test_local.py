@@ -168,7 +168,14 @@ def test_kill_9_of_the_driver_and_resume(tmp_path: Path, where: str, repeated: i
     assert all(set(value) == set(RUNGS) for value in values)
 
 
-@pytest.mark.parametrize(("report", "pruner"), [(3, "none"), (6, "none"), (9, "none"), (8, "median"), (8, "unimodal")])
+@pytest.mark.parametrize(
+    ("report", "pruner"),
+    [
+        (6, "none"),
+        (8, "median"),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((3, "none"), (9, "none"), (8, "unimodal"))),
+    ],
+)
 def test_kill_9_of_a_rung_wise_search_repeats_no_step(tmp_path: Path, report: int, pruner: str) -> None:
     options = {"trials": 5, "cap": 3 * STEPS, "full_runs": 3.0, "pruner": (pruner, {})}
     script = KILLED.replace("trials=3, cap=cap", f"**{options!r}").replace("n == 7", f"n == {report}")

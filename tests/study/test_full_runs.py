@@ -40,7 +40,7 @@ class Sweep(Machine):
 
     def score(self, trial_id: str, step: int) -> float:
         number = self.running[trial_id][0].number
-        return self.scores[number] if number < len(self.scores) else 0.5
+        return self.scores[number] if number < len(self.scores) else 0.05
 
     def fill(self, slots: int) -> Wait | Stop | None:
         """Start trials until all slots are taken, or the driver starts none."""
@@ -73,6 +73,34 @@ def test_halving_takes_the_planned_steps_and_completes_the_best() -> None:
     assert machine.ledger.released() == 4 + 2 + 1, "no score either"
     assert machine.ledger.outstanding() == {}
     assert recorder.finished[0].number == 2
+
+
+def test_a_stopped_search_completes_its_leader_and_a_resume_continues_the_others() -> None:
+    machine = sweep(100, (0.1, 0.3, 0.4, 0.2))
+    for _ in range(4):
+        machine.fill(1)
+        machine.act("rung", 0)
+    machine.driver.stop("enough")
+    while not isinstance(end := machine.fill(1), Stop):
+        machine.act("rung", 0)
+    assert end == Stop(StopReason.STOPPED, "enough")
+    assert completed(machine) == [2]
+    paused = views.read_trials(machine.driver.study, mode="max", steps_planned=40)
+    assert [view.state.name for view in paused] == ["PAUSED", "PAUSED", "COMPLETE", "PAUSED"]
+    machine.complete()
+    assert machine.ledger.leased() == 100, "the next best is completed, and no step is repeated"
+    assert completed(machine) == [1, 2]
+
+
+def test_a_pruner_stops_paused_trials_for_good_but_never_the_leader() -> None:
+    study, ledger = random_study(optuna.pruners.ThresholdPruner(lower=0.9)), MemoryLedger("", cap=80)
+    machine = Sweep(lambda: rung_wise(study, ledger, trials=4, asks_pruner=True), ledger, scores=(0.2, 0.1, 0.4, 0.3))
+    while not isinstance(machine.fill(1), Stop):
+        machine.act("rung", 0)
+    assert completed(machine) == [2]
+    reasons = [trial.user_attrs[views.REASON] for trial in study.trials]
+    assert [reason == UNUSED for reason in reasons] == [True, False, False, False], "the first led when it reported"
+    assert ledger.leased() == 4 * 10 + 30
 
 
 # -- every interleaving of small searches ------------------------------------------------------------------------------

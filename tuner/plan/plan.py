@@ -123,6 +123,13 @@ class Plan:
         return self.mode.private_trials(self.trials)
 
     @property
+    def planned_scores(self) -> int:
+        """Number of scores of the planned trials on private records, or its mean if the search hides it."""
+        if self.full_runs is not None:
+            return scores_at_most(self.rungs, trials=self.trials, full_runs=self.full_runs)
+        return self.private_trials * len(self.rungs)
+
+    @property
     def mode(self) -> Mode:
         """The accounting mode."""
         return MODES[self.accounting]
