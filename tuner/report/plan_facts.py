@@ -193,7 +193,7 @@ def _scores(plan: Plan) -> Iterator[tuple[str, str]]:
     noise = f"with noise of standard deviation {scores.noise:g}"
     yield "scores", f"protected: counts of correct answers among {scores.size} records, {noise}"
     yield "error of a score", f"{100 * scores.standard_error:.2g} points (standard error), from this noise alone"
-    planned = plan.private_trials * len(plan.rungs)
+    planned = plan.planned_scores
     left = scores.releases - planned
     told = plural(planned, "score")
     if left < 0:

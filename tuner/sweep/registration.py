@@ -119,6 +119,9 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
             "method": plan.method,
             "model": plan.model,
             "trials": plan.trials,
+            **(
+                {} if plan.full_runs is None else {"full_runs": plan.full_runs, "steps_per_trial": plan.steps_per_trial}
+            ),
             "settings": settings_hash(prepared.experiment, ledger.id),
             "plan": plan_hash(plan),
             "split": split_of(prepared.experiment),
