@@ -109,15 +109,14 @@ class NaiveGen:
         self.count += 1
         means = noised.astype(np.float64) / BATCH / WEIGHTS
         errors = self.noises[1] * LENGTH / BATCH / WEIGHTS
-        kept = 1 - 1 / max(20.0, (errors[0] / 0.1) ** 2)
+        kept = 1 - 1 / min(max(20.0, (errors[0] / 0.1) ** 2), (self.count + 1) / 2)
         found = []
         for place, (unit, mean) in enumerate(((slope_bound, means[0]), (2 * curvature_bound, means[1]))):
             error = errors[place] * unit
-            weight = 1 / error**2
             decayed = self.sums[place] * np.array([kept, kept, kept**2])
-            self.sums[place] = decayed + weight * np.array([mean * unit, 1, 1])
-            value, weights, squares = self.sums[place]
-            found.append((value / weights, sqrt(squares) / weights))
+            self.sums[place] = decayed + np.array([mean * unit, 1, error**2])
+            value, weights, variance = self.sums[place]
+            found.append((value / weights, sqrt(variance) / weights))
         (slope, slope_error), (curvature, curvature_error) = found
         doubt = min(max(1 - slope / (3 * slope_error), 0), 1)
         prior = 2 * max(curvature_error, doubt * slope_error / (START / 1.5))
@@ -199,7 +198,7 @@ def test_each_step_equals_the_naive_loop(method: str, parameters: dict[str, Any]
         assert probes.rate == pytest.approx(loop.rate, rel=1e-10)
         assert probes.state.probes == step.noise_draws == number + 1
         rates.append(probes.rate)
-    assert len(set(rates)) == STEPS, "the control: the rate moves"
+    assert len(set(rates)) > 2, "the control: the rate moves"
 
 
 def test_both_releases_of_a_step_cost_what_is_charged(

@@ -28,7 +28,7 @@ _LENGTH: Final = sqrt(_WEIGHTS[0] ** 2 + _WEIGHTS[1] ** 2 + (_WEIGHTS[2] ** 2 + 
 _CENTRE: Final = 0.5  # the last two entries are in [0, 1], and around their middle they are half as long
 _RELAXATION: Final = 1.5  # of the lowest point; steps to the lowest point itself zigzag, and end too slowly
 _LARGEST_CHANGE: Final = 2.0  # of the rate in one step, as a factor
-_RANGE: Final = 1e4  # of the rate, as a factor of the starting rate, up and down
+_RANGE: Final = 100.0  # of the rate, as a factor of the starting rate, up and down; a diverged model has no curvature
 _MEMORY: Final = 20.0  # steps that are averaged; more if the noise of one release is above _CLEAR
 _CLEAR: Final = 0.1
 _PRIOR: Final = 2.0  # weight of the starting rate, in standard errors
@@ -46,7 +46,7 @@ class RateState:
         rate: learning rate of the last step; before the first step, the starting rate.
         slope_bound: clip of a sample's slope, in units of the loss per unit of the rate.
         curvature_bound: clip of a sample's half curvature, per squared unit of the rate. 0 before the first step.
-        slopes, curvatures: (weighted sum, sum of weights, sum of weighted squares of weights) of the released values.
+        slopes, curvatures: (weighted sum, sum of weights, variance of the weighted sum) of the released values.
         probes: number of releases.
     """
 
@@ -181,7 +181,8 @@ class LossProbes:
     def _learn(self, means: list[float], *, decay: tuple[float, float]) -> None:
         """Update the rate and the bounds from the released means, which are in units of the bounds."""
         state, errors = self.state, self._errors
-        kept = 1.0 - 1.0 / max(_MEMORY, (errors[0] / _CLEAR) ** 2)
+        memory = max(_MEMORY, (errors[0] / _CLEAR) ** 2)
+        kept = 1.0 - 1.0 / min(memory, (state.probes + 1) / 2)  # the first bounds are guesses, and soon forgotten
         state.slopes, slope, slope_error = _average(
             state.slopes, means[0] * state.slope_bound, errors[0] * state.slope_bound, kept=kept
         )
@@ -195,8 +196,8 @@ class LossProbes:
         doubt = min(max(1.0 - slope / (_SIGNIFICANT * slope_error), 0.0), 1.0) if slope_error else 0.0
         start = self._start / _RELAXATION
         prior = _PRIOR * max(curvature_error, doubt * slope_error / start)
-        slope, curvature = slope + decay[0], curvature + decay[1] + prior
         last = state.rate / _RELAXATION
+        slope, curvature = slope + decay[0], curvature + decay[1] + prior
         lowest = (slope + prior * start) / curvature if curvature > 0.0 else last * _LARGEST_CHANGE
         changed = min(max(lowest, last / _LARGEST_CHANGE), last * _LARGEST_CHANGE)
         state.rate = min(max(changed * _RELAXATION, self._start / _RANGE), self._start * _RANGE)
@@ -216,12 +217,15 @@ class LossProbes:
 def _average(
     sums: tuple[float, float, float], value: float, error: float, *, kept: float
 ) -> tuple[tuple[float, float, float], float, float]:
-    """Return the new sums, the weighted mean, and its standard error. The weight of a value is its inverse variance."""
-    weight = 1.0 / (error * error) if error else 1.0
-    total = kept * sums[0] + weight * value
-    weights = kept * sums[1] + weight
-    squares = kept**2 * sums[2] + weight
-    return (total, weights, squares), total / weights, sqrt(squares) / weights if error else 0.0
+    """Return the new sums, the mean with weights that fall by `kept` a step, and its standard error.
+
+    Weights by inverse variance would be smaller after the loss became steeper, because the bounds and so the noise grow
+    with it. The rate would then stay too high.
+    """
+    total = kept * sums[0] + value
+    weights = kept * sums[1] + 1.0
+    variance = kept * kept * sums[2] + error * error
+    return (total, weights, variance), total / weights, sqrt(variance) / weights
 
 
 def _towards(size: float, gain: float) -> float:
