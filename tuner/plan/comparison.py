@@ -35,10 +35,10 @@ def comparison(plan: Plan) -> tuple[ModeRow, ...]:
 
     If the plan's noise was calibrated, the row of the plan's own mode shows this noise. All other rows assume one
     mechanism for all runs and, in a sealed search, a geometric number of runs. The plan may
-    use other mechanisms or another distribution.
+    use other mechanisms or another distribution. If a committed run follows the search, it has a row of its own.
     """
     rate, steps, target, delta = plan.dearest.sample_rate, plan.dearest.longest, plan.epsilon, plan.delta
-    own = plan.accounting if plan.noise_source == "calibrated" else ""
+    own = plan.accounting if plan.noise_source == "calibrated" and plan.commit is None else ""
 
     def row(mode: str, noise: float | None, expected: float, most: int) -> ModeRow:
         one = None if noise is None else epsilon(SampledGaussian(rate, noise), steps, delta)
@@ -52,6 +52,8 @@ def comparison(plan: Plan) -> tuple[ModeRow, ...]:
 
     single = composed(1)
     rows = [row("one run, no search", single, 1, 1)]
+    if plan.commit is not None:
+        rows.append(row("this search, committed run", plan.commit.noise_multiplier, 1, 1))
     if plan.trials > 1:
         noise = plan.nominal.noise_multiplier if own == "composition" else composed(plan.trials)
         rows.append(row("composition", noise, plan.trials, plan.trials))

@@ -159,7 +159,8 @@ def _batches(plan: Plan) -> Iterator[tuple[str, str]]:
     if "noise_multiplier" in searched:
         yield "noise", f"noise multiplier {_among(searched['noise_multiplier'])} (searched)"
     else:
-        yield "noise", f"noise multiplier {plan.nominal.noise_multiplier:g} ({plan.noise_source})"
+        whose = " for the trials" if plan.commit is not None else ""
+        yield "noise", f"noise multiplier {plan.nominal.noise_multiplier:g}{whose} ({plan.noise_source})"
 
 
 def _among(domain: Domain) -> str:
@@ -211,7 +212,10 @@ def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
         sizes = [f"{mechanism.sample_rate * plan.train_size:.0f}: {steps}" for mechanism, steps in quotas]
         noisy = "noise_multiplier" in plan.priced
         kinds = f"{plural(len(quotas), 'pair')} of sample rate and noise"
-        yield "quotas", kinds if noisy else f"steps by batch size: {', '.join(sizes)}"
+        said = kinds if noisy else f"steps by batch size: {', '.join(sizes)}"
+        if plan.commit is not None:
+            said = f"{plan.commit.search_steps} steps for all trials, {plan.commit.steps} for the committed run"
+        yield "quotas", said
     if isinstance(plan.training_filter, FixedOrder):
         yield "order", f"{plan.training_filter.order:g}"
     for row in plan.alternatives:

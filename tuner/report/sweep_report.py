@@ -55,6 +55,7 @@ class SweepReport:
     spending: Spending | None = None
     chosen: int | None = None  # number of the winning trial; None if it is the one with the best score
     why: str = ""  # why another trial than the one with the best score wins
+    commits: bool = False  # whether a committed run follows the search; then only that run is exported
 
     @property
     def runs_hidden(self) -> bool:
@@ -64,11 +65,18 @@ class SweepReport:
     @property
     def winner(self) -> TrialRow | None:
         """The trial that `tune export` exports."""
+        if self.commits and self.committed is None:
+            return None
         return next((trial for trial in self.trials if trial.number == self.chosen), self.best)
 
     @property
+    def committed(self) -> TrialRow | None:
+        """The committed run, if it is complete."""
+        return next((trial for trial in self.trials if trial.committed and trial.state == "complete"), None)
+
+    @property
     def best(self) -> TrialRow | None:
-        """The complete trial with the best score. If several trials have this score, it is the first of them."""
+        """The complete trial with the best score, or the committed run. Of equal scores, it is the first trial."""
         return best_row(self.trials, mode=self.mode)
 
     @property

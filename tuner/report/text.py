@@ -159,8 +159,10 @@ def summary(report: SweepReport) -> RenderableType:
         head.append(("winner", "none" if found == "no winner" else found))
     else:
         counts = f" ({report.counts})" if report.counts else ""
-        head.append(("trials", f"{report.ended} of {report.trials_planned}{counts}"))
-        head.append(("best", f"trial {best.number}, {_score(report)}" if best else "no trial ran to its end"))
+        planned = f"{report.trials_planned}{' and the committed run' if report.commits else ''}"
+        head.append(("trials", f"{report.ended} of {planned}{counts}"))
+        without = "the committed run is not complete" if report.commits else "no trial ran to its end"
+        head.append(("best", f"trial {best.number}, {_score(report)}" if best else without))
         head += [("chosen", report.why)] * bool(report.why)
     if best is not None:
         head += [(f"  {name}", format_value(value, 6)) for name, value in best.parameters.items()]

@@ -28,6 +28,8 @@ from tuner.sweep.trial_spec import training_spec
 from tuner.sweep.winner import Chosen, choose_winner
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from optuna.study import Study
 
     from trainables.spec import TrainingSpec
@@ -107,7 +109,7 @@ def run_open(
                 prepared,
                 options,
                 trials=plan.trials,
-                spec_for=partial(_spec, prepared, budget),
+                spec_for=partial(_spec, sweep, prepared, budget),
                 budget=budget,
                 observers=(*(() if ledger is None else (HeadWatch(sweep, ledger),)), recorder, curve, live),
             )
@@ -146,7 +148,9 @@ def _chosen(study: Study, prepared: ReadySearch) -> Chosen | None:
     return choose_winner(study, _trials(study, prepared), prepared.experiment)
 
 
-def _spec(prepared: ReadySearch, budget: SearchBudget | None, suggestion: Suggestion) -> TrainingSpec:
+def _spec(
+    sweep: SweepFolder, prepared: ReadySearch, budget: SearchBudget | None, suggestion: Suggestion
+) -> TrainingSpec:
     """Return a trial's specification. The ledger must have reserved budget for its mechanism and its score noise."""
     from tuner.privacy.accountant.mechanism import SampledGaussian
 
@@ -156,11 +160,33 @@ def _spec(prepared: ReadySearch, budget: SearchBudget | None, suggestion: Sugges
         prepared.plan,
         parameters=dict(suggestion.parameters),
         number=suggestion.number,
+        committed=suggestion.committed,
+        initial=_start_of(sweep, prepared, suggestion),
     )
     if budget is not None:
         budget.check_mechanism(suggestion.trial_id, SampledGaussian(spec.sample_rate, spec.noise_multiplier))
         budget.check_scores(protected=spec.score_noise is not None)
     return spec
+
+
+def _start_of(sweep: SweepFolder, prepared: ReadySearch, suggestion: Suggestion) -> Path | None:
+    """Return the checkpoint from whose weights a trial starts, or None for the public initialisation.
+
+    With `start: best_trial`, the committed run starts from the last weights of the best trial, which are charged.
+    """
+    commit = prepared.plan.commit
+    if not suggestion.committed or commit is None or commit.start == "scratch":
+        return None
+    if checkpoint_path(sweep.work, suggestion.trial_id) is not None:
+        return None  # the run continues from its own checkpoint
+    found = checkpoint_path(sweep.work, suggestion.source)
+    if found is None:
+        raise TunerError(
+            "checkpoint-missing",
+            f"The committed run starts from the weights of trial {suggestion.source}, whose checkpoint is missing in "
+            f"{sweep.work}. Restore it from a copy, then resume the sweep.",
+        )
+    return found
 
 
 def _what_it_costs(sweep: SweepFolder, prepared: ReadySearch, study: Study | None, budget: SearchBudget | None) -> str:
@@ -183,7 +209,8 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
             continue
         checkpoint = checkpoint_path(sweep.root, trial.id)
         held = 0 if checkpoint is None else checkpoint_step(checkpoint)
-        rest, kept = plan.shape_of(trial.parameters).remaining(held), promised[trial.id]
+        shape = plan.shape_of(trial.parameters, committed=trial.committed)
+        rest, kept = shape.remaining(held), promised[trial.id]
         again += max(budget.charged_steps(trial.id) - held, 0)
         more += max(rest.steps - kept.steps, 0)
         scores += max(rest.releases - kept.releases, 0)

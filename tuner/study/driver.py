@@ -54,9 +54,13 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial, Trial
 
+    from tuner.study.committed import Committed
+
 __all__ = ["NO_RESERVATION", "NO_ROOM", "RAISED", "StudyDriver"]
 
 NO_ROOM = "the steps to repeat after an interruption do not fit in the privacy budget"
+_OVER = (StopReason.DONE, StopReason.BUDGET, StopReason.GRID, StopReason.FOUND)
+"""Reasons for which a search is over, so that its committed run can start."""
 RAISED = "its training raised an error, whose cause is in the operator's log"
 NO_RESERVATION = "its reservation was settled in the ledger while the trial was running"
 
@@ -82,6 +86,7 @@ class StudyDriver:
             all trials have the same shape.
         when_sure: what to do when the score of a complete trial is very probably near the best possible score. Only
             ``go_on`` works with every sampler.
+        committed: the run that follows when the search is over, or None if no run follows.
 
     Raises:
         tuner.errors.InputError: a setting is invalid, or the settings contradict each other or the study.
@@ -103,6 +108,7 @@ class StudyDriver:
         shape_of: Shape | None = None,
         cheapest: Sequence[TrialShape] = (),
         when_sure: WhenSure = "go_on",
+        committed: Committed | None = None,
     ) -> None:
         _check_settings(study, trials, steps_per_trial, rung_steps, mode)
         self.study = study
@@ -115,6 +121,7 @@ class StudyDriver:
         nominal = TrialShape(steps=steps_per_trial, rungs=self.rung_steps)
         self._shape_of: Shape = shape_of or (lambda _parameters: nominal)
         self._cheapest = tuple(cheapest)
+        self._committed = committed
         self._room = BudgetRoom(budget)
         self._candidates = Candidates(study, space, when_sure)
         self._full = False  # True if no drawn configuration fitted; then none is drawn until a trial ends
@@ -139,6 +146,12 @@ class StudyDriver:
             )
         if self._interrupted:
             return self._continue_interrupted()
+        if self._committed is not None and (run := self._committed.stored(self.study)) is not None:
+            return Wait() if self._active else _after_commit(run)
+        found = self._next_of_search()
+        return self._commit(found) if isinstance(found, Stop) else found
+
+    def _next_of_search(self) -> Suggestion | Wait | Stop:
         asked, started = self._candidates.counts()
         if started >= self.trials:
             return Stop(StopReason.DONE)
@@ -204,7 +217,9 @@ class StudyDriver:
         if nominal is not None:
             if nominal not in stored(self.study, active.trial).intermediate_values:
                 active.trial.report(score, nominal)
-            if active.trial.should_prune():
+            if active.committed:
+                pass  # the run is compared with nothing, and the search is over
+            elif active.trial.should_prune():
                 decision = Decision.PRUNE
                 active.problem = self._candidates.why(active.trial)
             elif nominal < self.rung_steps[-1] and (
@@ -322,7 +337,7 @@ class StudyDriver:
     def _start_if_it_fits(self, trial: Trial, parameters: dict[str, object]) -> Suggestion | None:
         """Give a new trial an id, reserve its steps and start it. Return None if the steps do not fit the budget."""
         trial_id = new_trial_id(trial.number)
-        fits = self._room.reserve(trial_id, self._shape_of(parameters).ask)
+        fits = self._room.reserve(trial_id, self._shape(trial, parameters).ask)
         return self._start_new(trial, trial_id, parameters) if fits else None
 
     def _continue_interrupted(self) -> Suggestion | Wait | Stop:
@@ -350,9 +365,10 @@ class StudyDriver:
     def _continue(self, frozen: FrozenTrial) -> Suggestion | None:
         """Resume an interrupted trial. Return None if the trial cannot resume now."""
         trial_id, trial = _id_of(frozen), trial_of(self.study, frozen)
-        parameters = self.space.sample(OptunaSuggest(trial))
+        committed = views.COMMITTED in frozen.user_attrs
+        parameters = dict(frozen.user_attrs[views.PARAMETERS]) if committed else self.space.sample(OptunaSuggest(trial))
         if not trial_id:  # the driver died before it wrote our id, so the trial never ran
-            excluded = self._candidates.excluded(trial)
+            excluded = "" if committed else self._candidates.excluded(trial)
             suggestion = None if excluded else self._start_if_it_fits(trial, parameters)
             if excluded or (suggestion is None and self._cheapest):
                 self._candidates.reject(trial, excluded)
@@ -361,7 +377,7 @@ class StudyDriver:
         if not self._room.holds(trial_id):
             return None  # another process settled the trial, so the trial can never lease steps again
         done = self._find_checkpoint(trial_id) or 0
-        if not self._room.extend(trial_id, self._shape_of(parameters).remaining(done)):
+        if not self._room.extend(trial_id, self._shape(trial, parameters).remaining(done)):
             return None
         return self._start(trial, trial_id, parameters, done=done)
 
@@ -371,7 +387,7 @@ class StudyDriver:
 
     def _start(self, trial: Trial, trial_id: str, parameters: dict[str, object], *, done: int) -> Suggestion:
         trial.set_user_attr(views.PARAMETERS, parameters)
-        shape = self._shape_of(parameters)
+        shape = self._shape(trial, parameters)
         if shape.rungs != self.rung_steps:
             own = scaled_rungs(self.rung_steps, shape.steps)
             trial.set_user_attr(views.RUNGS, [[nominal, step] for step, nominal in own.items()])
@@ -379,7 +395,8 @@ class StudyDriver:
         active.parameters, active.shape, active.step = parameters, shape, done
         self._active[trial_id] = active
         self._announce.started(active.view())
-        return Suggestion(trial_id, trial.number, dict(parameters), shape)
+        source = str(trial.user_attrs.get(views.COMMITTED, ""))
+        return Suggestion(trial_id, trial.number, dict(parameters), shape, active.committed, source)
 
     def _finish_begun(self, frozen: FrozenTrial) -> None:
         attributes = frozen.user_attrs  # the outcome was written last, so the steps and the reason are stored too
@@ -407,6 +424,36 @@ class StudyDriver:
 
     def _adopt(self, trial: Trial) -> RunningTrial:
         return RunningTrial.of(trial, stored(self.study, trial), mode=self.mode, rungs=self.rung_steps)
+
+    def _shape(self, trial: Trial, parameters: dict[str, object]) -> TrialShape:
+        """Return the shape of a trial, or of the committed run."""
+        if self._committed is not None and views.COMMITTED in trial.user_attrs:
+            return self._committed.shape
+        return self._shape_of(parameters)
+
+    def _commit(self, stop: Stop) -> Suggestion | Wait | Stop:
+        """Start the committed run if the search is over because of `stop`. Without a committed run, return `stop`.
+
+        The run is stored first, and then starts like a trial that was interrupted before its first step. So it is never
+        chosen twice.
+        """
+        if self._committed is None or stop.reason not in _OVER:
+            return stop
+        if self._active:
+            return Wait()
+        trials = views.read_trials(self.study, mode=self.mode, steps_planned=self.steps_per_trial)
+        chosen = self._committed.choose(trials)
+        if chosen is None:
+            return Stop(stop.reason, "no trial ended with a score, so no run was committed")
+        self._interrupted.append(self._committed.create(self.study, chosen))
+        return self._continue_interrupted()
+
+
+def _after_commit(run: FrozenTrial) -> Stop:
+    """Return the end of a sweep whose committed run has ended."""
+    if run.state.name == "COMPLETE":
+        return Stop(StopReason.DONE)
+    return Stop(StopReason.DONE, f"the committed run failed: {run.user_attrs.get(views.REASON, '')}")
 
 
 def _id_of(frozen: FrozenTrial) -> str:

@@ -32,6 +32,7 @@ class RunningTrial:
         reported: step of the last report, 0 before the first.
         forfeits: whether all that the trial has reserved is charged at its end.
         problem: why the last report was invalid, or why the pruner stopped the trial. Empty if neither happened.
+        committed: whether it is the committed run. No pruner stops it.
     """
 
     trial: Trial
@@ -44,6 +45,7 @@ class RunningTrial:
     problem: str = ""
     reported: int = 0
     forfeits: bool = False
+    committed: bool = False
 
     @classmethod
     def of(cls, trial: Trial, frozen: FrozenTrial, *, mode: str, rungs: Sequence[int]) -> Self:
@@ -61,6 +63,7 @@ class RunningTrial:
             reported=view.step,
             # The outcome is written last. Without it the trial goes on, and may give back what it does not use.
             forfeits={views.FORFEITS, views.OUTCOME} <= frozen.user_attrs.keys(),
+            committed=view.committed,
         )
 
     def store_end(self, study: Study, outcome: TrialStatus, reason: str) -> None:
@@ -90,6 +93,7 @@ class RunningTrial:
             last_score=self.last_score,
             best_score=self.best_score,
             reason=reason,
+            committed=self.committed,
         )
 
 

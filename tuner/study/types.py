@@ -128,12 +128,16 @@ class Suggestion:
         number: Optuna's number of the trial, counted from 0.
         parameters: the flat parameters, including fixed parameters.
         shape: length, batch size and mechanism of the trial.
+        committed: whether this is the committed run, which follows the search and whose model is released.
+        source: id of the search's trial whose result the committed run follows; empty for every other trial.
     """
 
     trial_id: str
     number: int
     parameters: dict[str, object]
     shape: TrialShape
+    committed: bool = False
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -162,6 +166,7 @@ class TrialView:
     last_score: float | None = None
     best_score: float | None = None
     reason: str = ""
+    committed: bool = False  # whether it is the committed run, which follows the search
 
 
 class Unleased(Protocol):
