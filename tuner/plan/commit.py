@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING, Literal
 from tuner.errors import InputError
 from tuner.plan.shapes import Choice, Choices, steps_per_trial
 from tuner.privacy.accountant.filters import CouponBook
-from tuner.privacy.accountant.initial_guess import FIVE_DIGITS, found_noise, guess_gdp, guess_noise, least_noise
+from tuner.privacy.accountant.initial_guess import (
+    FIVE_DIGITS,
+    found_noise,
+    guess_gdp,
+    guess_noise,
+    guess_on_coarse_grid,
+    least_noise,
+)
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.accountant.pld import calibrate_noise
+from tuner.privacy.accountant.pld import calibrate_noise, epsilon_composed
 from tuner.study.rungs import scaled_rungs
 from tuner.study.types import TrialShape
 
@@ -27,6 +34,9 @@ __all__ = ["CommitPlan", "plan_commit"]
 
 _LEAST_NOISE = 0.2
 """Smallest noise multiplier of the committed run. No grid of privacy losses suits a smaller noise and a larger one."""
+
+_SAVES = 50
+"""Number of checkpoints of the committed run. It has no spare steps: an interruption shortens it by what it loses."""
 
 _MOST_NOISE = 1e5
 """Largest noise multiplier of a trial, which is that of `calibrate_noise`."""
@@ -87,6 +97,7 @@ class CommitPlan:
             steps=self.steps,
             rungs=own,
             releases=len(own) if released else 0,
+            save_every=max(self.steps // _SAVES, 1),
         )
 
     def filter(self, search: SampledGaussian, *, search_steps: int | None = None) -> CouponBook:
@@ -124,10 +135,12 @@ def plan_commit(
         searching = _search_noise(noise, odds)
         return CouponBook(((SampledGaussian(rate, searching), search_steps), (SampledGaussian(rate, noise), steps)))
 
-    guess = guess_noise(rate * sqrt(steps / (1 - asked.share)), guess_gdp(target, delta))
-    found = least_noise(
-        lambda noise: book(noise).claim(delta), target, guess=max(guess, _LEAST_NOISE * 1.01), low=_LEAST_NOISE
-    )
+    def cost(noise: float, coarser: int = 1) -> float:
+        return epsilon_composed(book(noise).parts, delta, coarser=coarser)
+
+    first = max(guess_noise(rate * sqrt(steps / (1 - asked.share)), guess_gdp(target, delta)), _LEAST_NOISE)
+    guess, slope = guess_on_coarse_grid(cost, target, first)
+    found = least_noise(cost, target, guess=guess, slope=slope, low=_LEAST_NOISE)
     what = f"{search_steps} steps of trials and {steps} steps of a committed run"
     noise = found_noise(found, what, epsilon=target, delta=delta)
     searching = _search_noise(noise, odds)

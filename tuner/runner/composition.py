@@ -203,7 +203,7 @@ def _what_it_costs(sweep: SweepFolder, prepared: ReadySearch, study: Study | Non
 
 def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget: SearchBudget) -> str:
     plan = prepared.plan
-    promised, again, more, scores = budget.outstanding(), 0, 0, 0
+    promised, again, more, scores, earlier = budget.outstanding(), 0, 0, 0, 0
     for trial in _trials(study, prepared):
         if trial.state is not TrialStatus.RUNNING or trial.id not in promised:
             continue
@@ -211,9 +211,17 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
         held = 0 if checkpoint is None else checkpoint_step(checkpoint)
         shape = plan.shape_of(trial.parameters, committed=trial.committed)
         rest, kept = shape.remaining(held), promised[trial.id]
+        if trial.committed:
+            earlier = max(rest.steps - kept.steps, 0)
+            continue
         again += max(budget.charged_steps(trial.id) - held, 0)
         more += max(rest.steps - kept.steps, 0)
         scores += max(rest.releases - kept.releases, 0)
+    if earlier:
+        return (
+            f"{plural(earlier, 'charged step')} of the committed run {'is' if earlier == 1 else 'are'} in no "
+            f"checkpoint, so a resume ends this run {plural(earlier, 'step')} earlier than planned."
+        )
     if not more and not scores:
         return "Every charged step is in a checkpoint, so a resume repeats no step."
     view = budget.view()

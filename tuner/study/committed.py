@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
 from search_spaces import LogUniform, Uniform
 from tuner.study import views
 from tuner.study.best import best_trial
+from tuner.study.rungs import scaled_rungs
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -46,6 +47,20 @@ class Committed:
 
     shape: TrialShape
     choose: Callable[[Sequence[TrialView]], Commitment | None]
+
+    def ending(self, end: int, *, after: int) -> TrialShape:
+        """Return the shape of the run if it ends after `end` steps and continues from its checkpoint at `after`."""
+        later = [rung for rung in self.shape.rungs if after < rung < end]
+        return replace(self.shape, steps=end, rungs=(*later, end), releases=self.shape.releases and len(later) + 1)
+
+    def nominal(self, rungs: Sequence[int], end: int) -> dict[int, int]:
+        """Return the corresponding rung of a trial of the search for each reporting step of the run.
+
+        `rungs` are those of the trials. A run that ends after `end` steps, before its planned end, has its last rung
+        there.
+        """
+        own = scaled_rungs(rungs, self.shape.steps)
+        return {step: rung for step, rung in own.items() if step < end} | {end: rungs[-1]}
 
     @staticmethod
     def stored(study: Study) -> FrozenTrial | None:

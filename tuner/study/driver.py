@@ -25,6 +25,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tuner.errors import InputError
@@ -122,7 +123,7 @@ class StudyDriver:
         self._shape_of: Shape = shape_of or (lambda _parameters: nominal)
         self._cheapest = tuple(cheapest)
         self._committed = committed
-        self._room = BudgetRoom(budget)
+        self._room = BudgetRoom(budget, committed=None if committed is None else committed.shape.ask)
         self._candidates = Candidates(study, space, when_sure)
         self._full = False  # True if no drawn configuration fitted; then none is drawn until a trial ends
         self._announce = Announcements(study, observers)
@@ -174,7 +175,9 @@ class StudyDriver:
         return False. The executor must then not restart the trial.
         """
         active = self._active[trial_id]
-        if self._room.extend(trial_id, active.shape.remaining(self._find_checkpoint(trial_id) or 0)):
+        shape = self._extended(active, active.shape, self._find_checkpoint(trial_id) or 0)
+        if shape is not None:
+            active.shape = shape
             return True
         self.finish(trial_id, outcome=TrialStatus.LOST, steps_taken=active.step, reason=NO_ROOM)
         return False
@@ -187,6 +190,10 @@ class StudyDriver:
     def is_running(self, trial_id: str) -> bool:
         """Return whether this driver has started the trial and the trial has not ended."""
         return trial_id in self._active
+
+    def is_committed(self, trial_id: str) -> bool:
+        """Return whether a running trial is the committed run."""
+        return self._active[trial_id].committed
 
     def shape_of_trial(self, trial_id: str) -> TrialShape:
         """Return the shape of a running trial (its steps, rungs and mechanism)."""
@@ -213,17 +220,17 @@ class StudyDriver:
         decision = Decision.CONTINUE
         active.last_score = score
         active.best_score = best_score((active.best_score, score), mode=self.mode)
-        nominal = scaled_rungs(self.rung_steps, active.shape.steps).get(step)
+        nominal = self._nominal(active.shape, committed=active.committed).get(step)
         if nominal is not None:
             if nominal not in stored(self.study, active.trial).intermediate_values:
                 active.trial.report(score, nominal)
-            if active.committed:
-                pass  # the run is compared with nothing, and the search is over
-            elif active.trial.should_prune():
+            if not active.committed and active.trial.should_prune():
                 decision = Decision.PRUNE
                 active.problem = self._candidates.why(active.trial)
-            elif nominal < self.rung_steps[-1] and (
-                found := self._candidates.found_without(active.trial.number, nominal, score, mode=self.mode)
+            elif (
+                not active.committed
+                and nominal < self.rung_steps[-1]
+                and (found := self._candidates.found_without(active.trial.number, nominal, score, mode=self.mode))
             ):
                 decision = Decision.PRUNE
                 active.problem = f"the search is over: {found}"
@@ -377,19 +384,19 @@ class StudyDriver:
         if not self._room.holds(trial_id):
             return None  # another process settled the trial, so the trial can never lease steps again
         done = self._find_checkpoint(trial_id) or 0
-        if not self._room.extend(trial_id, self._shape(trial, parameters).remaining(done)):
-            return None
-        return self._start(trial, trial_id, parameters, done=done)
+        shape = self._extended(self._adopt(trial), self._shape(trial, parameters), done)
+        return None if shape is None else self._start(trial, trial_id, parameters, shape, done=done)
 
     def _start_new(self, trial: Trial, trial_id: str, parameters: dict[str, object]) -> Suggestion:
         trial.set_user_attr(views.TRIAL_ID, trial_id)
-        return self._start(trial, trial_id, parameters, done=0)
+        return self._start(trial, trial_id, parameters, self._shape(trial, parameters), done=0)
 
-    def _start(self, trial: Trial, trial_id: str, parameters: dict[str, object], *, done: int) -> Suggestion:
+    def _start(
+        self, trial: Trial, trial_id: str, parameters: dict[str, object], shape: TrialShape, *, done: int
+    ) -> Suggestion:
         trial.set_user_attr(views.PARAMETERS, parameters)
-        shape = self._shape(trial, parameters)
         if shape.rungs != self.rung_steps:
-            own = scaled_rungs(self.rung_steps, shape.steps)
+            own = self._nominal(shape, committed=views.COMMITTED in trial.user_attrs)
             trial.set_user_attr(views.RUNGS, [[nominal, step] for step, nominal in own.items()])
         active = self._adopt(trial)
         active.parameters, active.shape, active.step = parameters, shape, done
@@ -418,12 +425,39 @@ class StudyDriver:
 
     def _end_reservation(self, active: RunningTrial) -> None:
         if active.forfeits:
-            self._room.forfeit(active.id, active.step, active.shape.rungs)
+            self._room.forfeit(active.id, active.step, active.shape.stops)
         else:
             self._room.settle(active.id, active.step)
 
     def _adopt(self, trial: Trial) -> RunningTrial:
-        return RunningTrial.of(trial, stored(self.study, trial), mode=self.mode, rungs=self.rung_steps)
+        active = RunningTrial.of(trial, stored(self.study, trial), mode=self.mode, rungs=self.rung_steps)
+        if active.committed and self._committed is not None:
+            active.shape = self._committed.ending(min(active.shape.steps, self._committed.shape.steps), after=0)
+        return active
+
+    def _nominal(self, shape: TrialShape, *, committed: bool) -> dict[int, int]:
+        """Return the rung of the longest trial for each step at which a trial of this shape reports."""
+        if committed and self._committed is not None:
+            return self._committed.nominal(self.rung_steps, shape.steps)
+        return scaled_rungs(self.rung_steps, shape.steps)
+
+    def _extended(self, active: RunningTrial, shape: TrialShape, done: int) -> TrialShape | None:
+        """Reserve what a trial still needs after its checkpoint at `done`, and return its shape; None if it cannot fit.
+
+        The committed run has no spare steps. If an interruption lost leased steps, the run ends earlier by as many
+        steps. When it was interrupted does not depend on a record, so neither does its end.
+        """
+        if self._room.extend(active.id, shape.remaining(done)):
+            return shape
+        held = self._room.outstanding().get(active.id)
+        if not active.committed or self._committed is None or held is None or done + held.steps == 0:
+            return None
+        earlier = self._committed.ending(done + held.steps, after=done)
+        while not self._room.extend(active.id, earlier.remaining(done)):
+            if len(earlier.rungs) == 1:
+                return None
+            earlier = replace(earlier, rungs=earlier.rungs[1:], releases=earlier.releases and earlier.releases - 1)
+        return earlier
 
     def _shape(self, trial: Trial, parameters: dict[str, object]) -> TrialShape:
         """Return the shape of a trial, or of the committed run."""

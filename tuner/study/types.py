@@ -94,6 +94,7 @@ class TrialShape:
         steps: number of training steps.
         rungs: steps at which the trial reports, in increasing order. The last is `steps`.
         releases: number of protected scores, which is one per rung, or 0 if scores are outside the privacy guarantee.
+        save_every: number of steps after which a checkpoint is written between two rungs, or 0 for none.
     """
 
     batch_size: int = 0
@@ -102,6 +103,13 @@ class TrialShape:
     steps: int
     rungs: tuple[int, ...]
     releases: int = 0
+    save_every: int = 0
+
+    @property
+    def stops(self) -> tuple[int, ...]:
+        """Steps at which a checkpoint is written, in increasing order: the rungs, and those of `save_every`."""
+        between = range(self.save_every, self.steps, self.save_every) if self.save_every else ()
+        return tuple(sorted({*self.rungs, *between}))
 
     @property
     def ask(self) -> Ask:
