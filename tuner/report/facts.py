@@ -248,6 +248,8 @@ def sweep_report(
     noise = "searched" if "noise_multiplier" in plan.priced else f"{plan.nominal.noise_multiplier:g}"
     rate = "searched" if "batch_size" in plan.priced else f"{plan.nominal.sample_rate:.6g}"
     cap = f", cap {plan.cap.replace('_', ' ') if plan.step_cap is None else plan.step_cap}"
+    if plan.commit is not None:
+        cap = f", cap {plan.commit.search_steps} for all trials"
     if not plan.mode.caps:  # the cap does not count the steps of all runs
         cap = ""
     facts += [

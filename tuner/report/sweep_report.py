@@ -88,13 +88,14 @@ class SweepReport:
 
     @property
     def ended(self) -> int:
-        """Number of trials that have ended."""
-        return sum(trial.state not in ("running", CUT_OFF) for trial in self.trials)
+        """Number of trials that have ended, without the committed run."""
+        return sum(trial.state not in ("running", CUT_OFF) for trial in self.trials if not trial.committed)
 
     @property
     def counts(self) -> str:
-        """Number of trials in each state, as text."""
-        numbers = ((sum(trial.state == state for trial in self.trials), state) for state in _STATES)
+        """Number of trials in each state, as text, without the committed run."""
+        trials = [trial for trial in self.trials if not trial.committed]
+        numbers = ((sum(trial.state == state for trial in trials), state) for state in _STATES)
         return ", ".join(f"{number} {state}" for number, state in numbers if number)
 
     @property
