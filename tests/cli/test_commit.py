@@ -47,6 +47,7 @@ def test_the_committed_run_is_charged_as_what_it_is_and_is_what_is_released(tune
     assert card["winner"]["trial"] == run["id"]
     assert (card["winner"]["noise_multiplier"], card["winner"]["steps"]) == (committing.noise_multiplier, STEPS)
     assert card["claim"]["epsilon"] == 3.0
+    assert "weights of another trial" in card["winner"]["starts_from"]
     assert "yes: the card follows from its ledger" in tune("verify", str(folder / "privacy_card.json")).out
     again = load_experiment(folder / "experiment.yaml")
     alone = make_plan(again, again.dataset_request())
@@ -97,7 +98,7 @@ def test_a_committed_run_that_fails_releases_nothing_but_what_is_asked_for(
         real(training, step)
 
     monkeypatch.setattr(PrivateTraining, "run_to", fails)
-    said = tune("run", tune.write(**COMMIT), "--local")
+    said = tune("run", tune.write(**COMMIT), "--local", code=1)
     assert "the committed run failed" in said.text
     assert "tune export" not in said.text
     (run,) = [name for name, account in accounts(tune).items() if account.leased == STEPS]

@@ -298,6 +298,8 @@ def _conclude(
                 f"MLflow: {sent}. Send the rest later with: tune sync {unique_name(sweep)}{storage_option(sweep)}"
             )
     code = 0
+    if plan.commit is not None and stop.reason is StopReason.DONE and report.committed is None:
+        code = TunerError.exit_code  # nothing is released
     if not any(trial.state in {TrialStatus.COMPLETE, TrialStatus.PRUNED} for trial in trials):
         refused = stop.reason is StopReason.BUDGET and not trials
         code = BudgetRefusedError.exit_code if refused else TunerError.exit_code
