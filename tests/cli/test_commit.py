@@ -85,6 +85,7 @@ def test_an_interrupted_committed_run_goes_on_and_ends_earlier_by_what_it_lost(
     assert "yes:" in tune("verify", "exports/tiny/privacy_card.json").out
 
 
+@pytest.mark.slow
 def test_a_committed_run_that_fails_releases_nothing_but_what_is_asked_for(
     tune: Tune, monkeypatch: pytest.MonkeyPatch
 ) -> None:

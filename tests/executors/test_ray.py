@@ -58,6 +58,7 @@ def test_a_lost_worker_goes_on_from_its_checkpoint_and_pays_again(tmp_path: Path
     assert sweep.ledger.outstanding() == {}
 
 
+@pytest.mark.slow
 def test_a_committed_run_that_lost_its_worker_ends_earlier(tmp_path: Path, ray_two_slots: None) -> None:
     sweep = Sweep(tmp_path, trials=2, cap=4 * STEPS, committed=LONG_RUN, faults={"kill_once_at": 145})
     assert sweep.run_ray().reason is StopReason.DONE

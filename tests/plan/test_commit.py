@@ -11,6 +11,7 @@ from errors_helper import raises_code
 
 from tuner.errors import ExperimentError, InputError
 from tuner.experiment import parse_experiment
+from tuner.plan.commit import _search_noise
 from tuner.plan.plan import Plan, make_plan, plan_from
 from tuner.privacy.accountant.filters import CouponBook
 from tuner.privacy.accountant.mechanism import SampledGaussian
@@ -83,6 +84,8 @@ def test_the_two_noises_differ_even_if_the_share_asks_for_one() -> None:
     assert plan.nominal.noise_multiplier > plan.commit.noise_multiplier
     assert len(plan.training_filter.mechanisms) == 2, "with one mechanism, trials could use the run's steps"
     assert plan.epsilon_at_cap <= 3.0
+    for noise in (0.5, 1.0, 1.6345, 2.0, 9.96, 33.98, 250.0):  # some of them come out as they are, some a digit higher
+        assert _search_noise(noise, 1.0) > noise
 
 
 def test_a_stored_plan_is_the_same_and_more_trials_find_no_more_steps() -> None:

@@ -50,7 +50,9 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial, *, 
     space = {name: value for name, value in best.parameters.items() if name not in plan.priced}
     one: dict[str, object] = {"trials": 1, "sampler": "random", "pruner": "none", "when_sure": "go_on"}
     values["search"] |= one | {"space": space, "public": None, "commit": None}
-    if plan.priced and (fractions := rungs_of_levels(space, rungs=plan.rungs, steps=shape.steps)):
+    if (plan.priced or plan.commit is not None) and (
+        fractions := rungs_of_levels(space, rungs=plan.rungs, steps=shape.steps)
+    ):
         # Trials of another length have other rung steps; K must grow at the same steps as before.
         values["search"]["rungs"] = fractions
     values["resources"]["concurrent_trials"] = 1
