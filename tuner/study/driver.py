@@ -25,7 +25,6 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tuner.errors import InputError
@@ -148,7 +147,7 @@ class StudyDriver:
         if self._interrupted:
             return self._continue_interrupted()
         if self._committed is not None and (run := self._committed.stored(self.study)) is not None:
-            return Wait() if self._active else _after_commit(run)
+            return Wait() if self._active else self._committed.over(run)
         found = self._next_of_search()
         return self._commit(found) if isinstance(found, Stop) else found
 
@@ -444,20 +443,11 @@ class StudyDriver:
     def _extended(self, active: RunningTrial, shape: TrialShape, done: int) -> TrialShape | None:
         """Reserve what a trial still needs after its checkpoint at `done`, and return its shape; None if it cannot fit.
 
-        The committed run has no spare steps. If an interruption lost leased steps, the run ends earlier by as many
-        steps. When it was interrupted does not depend on a record, so neither does its end.
+        The committed run may then end earlier.
         """
         if self._room.extend(active.id, shape.remaining(done)):
             return shape
-        held = self._room.outstanding().get(active.id)
-        if not active.committed or self._committed is None or held is None or done + held.steps == 0:
-            return None
-        earlier = self._committed.ending(done + held.steps, after=done)
-        while not self._room.extend(active.id, earlier.remaining(done)):
-            if len(earlier.rungs) == 1:
-                return None
-            earlier = replace(earlier, rungs=earlier.rungs[1:], releases=earlier.releases and earlier.releases - 1)
-        return earlier
+        return self._committed.earlier(self._room, active.id, done) if active.committed and self._committed else None
 
     def _shape(self, trial: Trial, parameters: dict[str, object]) -> TrialShape:
         """Return the shape of a trial, or of the committed run."""
@@ -481,13 +471,6 @@ class StudyDriver:
             return Stop(stop.reason, "no trial ended with a score, so no run was committed")
         self._interrupted.append(self._committed.create(self.study, chosen))
         return self._continue_interrupted()
-
-
-def _after_commit(run: FrozenTrial) -> Stop:
-    """Return the end of a sweep whose committed run has ended."""
-    if run.state.name == "COMPLETE":
-        return Stop(StopReason.DONE)
-    return Stop(StopReason.DONE, f"the committed run failed: {run.user_attrs.get(views.REASON, '')}")
 
 
 def _id_of(frozen: FrozenTrial) -> str:
