@@ -66,6 +66,7 @@ def test_the_committed_run_is_charged_as_what_it_is_and_is_what_is_released(tune
     assert len(tags) == 1
 
 
+@pytest.mark.slow
 def test_an_interrupted_committed_run_goes_on_and_ends_earlier_by_what_it_lost(
     tune: Tune, monkeypatch: pytest.MonkeyPatch
 ) -> None:
