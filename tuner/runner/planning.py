@@ -20,7 +20,7 @@ from tuner.plan.full_runs import recommended
 from tuner.plan.shapes import rung_steps
 from tuner.privacy.modes import COMPOSITION
 from tuner.report.facts import claim_headline
-from tuner.report.plan_facts import plan_text, plan_warnings, search_facts
+from tuner.report.plan_facts import plan_text, plan_warnings, release_facts, search_facts
 from tuner.report.text import console, plan_panel
 from tuner.study.promotion import each_level
 from tuner.sweep.identity import naming_warnings
@@ -110,7 +110,7 @@ def show_plan(prepared: ReadySearch, datasets: Sequence[DatasetState], **more: A
         source=prepared.source,
         datasets=datasets,
         warnings=_warnings(prepared, datasets),
-        search=search_facts(prepared.experiment),
+        search=(*release_facts(prepared.experiment, prepared.plan), *search_facts(prepared.experiment)),
         **more,
     )
     console().print(plan_panel(words))
