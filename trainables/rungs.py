@@ -92,6 +92,7 @@ class TrainingLoop:
         trial_id: name of the trial in the folder.
         rung_steps: rising numbers of steps at which the trial reports. The last number is the end of the trial.
         saves: rising numbers of steps at which only a checkpoint is written. They are between the reports.
+        scored: step of a checkpoint whose scores are known already, so that it is not scored again. 0 if there is none.
     """
 
     make_training: MakeTraining
@@ -101,6 +102,7 @@ class TrainingLoop:
     trial_id: str
     rung_steps: tuple[int, ...]
     saves: tuple[int, ...] = ()
+    scored: int = 0
     _training: Training | None = field(default=None, init=False, repr=False)
     _payment: _Payment | None = field(default=None, init=False, repr=False)
 
@@ -129,7 +131,8 @@ class TrainingLoop:
             checkpoint = checkpoint_path(self.folder, self.trial_id)
             if checkpoint is not None:
                 self._load(training, checkpoint)
-                return self._scores(training)
+                if training.step != self.scored:
+                    return self._scores(training)
         rung = next((rung for rung in self.rung_steps if rung > training.step), self.rung_steps[-1])
         for save in (*(step for step in self.saves if training.step < step < rung), rung):
             training.run_to(save)

@@ -125,6 +125,7 @@ def test_what_is_not_proved_or_built_is_refused_once_with_its_reason() -> None:
     assert refused("search.commit={from: scratch}") == ["key-unknown"]
     assert refused("privacy.accounting=selection") == ["commit-needs-composition"]
     assert refused("privacy.noise_multiplier=2") == ["commit-noise-given"]
+    assert refused("search.full_runs=2") == ["commit-with-full-runs"]
     assert refused("privacy.cap=fixed_order") == ["commit-cap"]
     for priced in ("{epochs: {uniform: [1, 4]}}", "{batch_size: {choice: [64, 128]}}"):
         assert refused(f"search.space={priced}") == ["commit-priced-searched"], priced

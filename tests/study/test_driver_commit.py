@@ -44,10 +44,10 @@ class QuotaLedger(MemoryLedger):
         left = self.quotas.get(ask.noise_multiplier, 0) - self.used(ask.noise_multiplier)
         return ask.steps <= left and scores + ask.releases <= self.score_cap
 
-    def reserve(self, trial: str, ask: Ask) -> None:
+    def reserve(self, trial: str, ask: Ask, *, rung: bool = False) -> None:
         if not self.fits(ask):
             raise BudgetRefusedError("cap-exceeded", "full")
-        super().reserve(trial, replace(ask, sample_rate=ask.noise_multiplier))
+        super().reserve(trial, replace(ask, sample_rate=ask.noise_multiplier), rung=rung)
 
 
 def book(trials: int = 3, *, scores: int = 10**9) -> QuotaLedger:

@@ -46,6 +46,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "under `search.space`.",
         "commit-needs-composition": "A committed run follows trials whose scores are seen, so it needs `accounting: "
         "composition`. A sealed search hides its trials, and a public search already ends with one charged run.",
+        "commit-with-full-runs": "`search.commit` and `search.full_runs` are two ways to plan one budget, and are not "
+        "built together. Remove one of the two keys.",
         "commit-priced-searched": "With a committed run, all trials have one batch size, number of epochs and noise. "
         "The budget is one quota of steps for the trials and one for the committed run.",
         "commit-noise-given": "With a committed run, the noise of the trials and of the committed run is calibrated "
@@ -101,6 +103,12 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "metric-not-validation": "A search may use validation scores only. The test set is scored once, at export. "
         "Scores on training records would reveal facts about them.",
         "metric-direction": "An accuracy must be maximised, and a loss must be minimised.",
+        "full-runs-above-trials": "`search.full_runs` is the number of whole runs of steps that all trials take "
+        "together. Write at most `search.trials`, or auto.",
+        "full-runs-needs-composition": "Only an open, private search charges steps rung by rung. Remove "
+        "`search.full_runs`, or write `accounting: composition` and `private: true`.",
+        "full-runs-too-small": "The planned steps must hold one whole run, and the first steps of every other trial. "
+        "Raise `search.full_runs`, plan fewer trials, or let trials report earlier with `search.rungs`.",
         "promotion-needs-rungs": "Each level (value in the list `promote`) needs a rung of its own. Raise "
         "`search.rungs`.",
         "priced-value-fixed": "The search space gives a single value to a parameter that affects the budget. Write the "

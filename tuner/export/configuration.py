@@ -48,8 +48,15 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial, *, 
         # One trial releases few scores, so their noise is calibrated again for the smaller number.
         values["dataset"]["validation"] |= {"epsilon": None, "delta": None, "noise": "auto"}
     space = {name: value for name, value in best.parameters.items() if name not in plan.priced}
-    one: dict[str, object] = {"trials": 1, "sampler": "random", "pruner": "none", "when_sure": "go_on"}
-    values["search"] |= one | {"space": space, "public": None, "commit": None}
+    one: dict[str, object] = {
+        "trials": 1,
+        "full_runs": None,
+        "commit": None,
+        "sampler": "random",
+        "pruner": "none",
+        "when_sure": "go_on",
+    }
+    values["search"] |= one | {"space": space, "public": None}
     if (plan.priced or plan.commit is not None) and (
         fractions := rungs_of_levels(space, rungs=plan.rungs, steps=shape.steps)
     ):

@@ -12,6 +12,7 @@ __all__ = ["COMMIT_GATES"]
 
 @gate(
     "search.commit",
+    "search.full_runs",
     "search.space",
     "privacy.accounting",
     "privacy.noise_multiplier",
@@ -29,6 +30,9 @@ def commit(draft: Draft) -> Iterator[GateFinding]:
             f"seen, but the accounting is {privacy.accounting}"
         )
         yield GateFinding("commit-needs-composition", key, rule, "Write `accounting: composition`, or remove the key.")
+    if experiment.search.full_runs is not None:
+        rule = "the trials of a committed run are short and whole, so they cannot also be reserved rung by rung"
+        yield GateFinding("commit-with-full-runs", "search.full_runs", rule, "Remove one of the two keys.")
     if draft.priced:
         rule = (
             f"a committed run needs one batch size, number of epochs and noise in all trials, but this file searches "
