@@ -1,0 +1,110 @@
+"""The surrogate: what it learns of the best rate's course over noise, and what it says at a setting nobody tried."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import pytest
+from response_surfaces import SPACE, Surface
+
+from search_spaces import SearchSpace
+from search_spaces.domains import Categorical, Integer, LogUniform, Uniform
+from tuner.study.surrogate import Observation, Prior, Surrogate
+from tuner.study.surrogate.axes import Axes
+
+FINAL = 0.3  # noise of the final run; the search's trials have more
+
+
+def searched(surface: Surface, seed: int, noises: tuple[float, ...], trials: int = 12) -> list[Observation]:
+    """Return the scores of cheap trials: a quarter of the training, three rungs, the noises in turn."""
+    random, found = np.random.default_rng(seed), []
+    for number, at in enumerate(Axes.of(SPACE).fill(trials, seed)):
+        noise, effect = noises[number % len(noises)], random.normal(0.0, 0.5)
+        for fraction in (0.0625, 0.125, 0.25):
+            score = surface.score(at, noise, fraction) + effect + random.normal(0.0, 0.3)
+            found.append(Observation(at, noise, fraction, "private", score, 0.3, f"{number}"))
+    return found
+
+
+def by_rule(surface: Surface, seen: list[Observation], power: float) -> float:
+    """Return the regret of the best trial's configuration with its rate times the noise ratio to `power`."""
+    best = max(seen, key=lambda each: (each.fraction, each.score))
+    at = dict(best.parameters)
+    rate = float(str(at["learning_rate"])) * (best.noise / FINAL) ** power
+    return surface.regret({**at, "learning_rate": min(max(rate, 0.1), 10.0)}, FINAL)
+
+
+@pytest.mark.parametrize("slope", [0.0, 1.0])
+def test_the_slope_is_learnt_where_several_noises_were_tried_and_hedged_where_one_was(slope: float) -> None:
+    """The fixed rules are the control: each is right on one kind of surface and loses points on another."""
+    rules: dict[float, list[float]] = {0.0: [], 0.5: [], 1.0: []}
+    one, several = [], []
+    for seed in range(6):
+        surface = Surface.drawn(np.random.default_rng(seed), slope)
+        seen = searched(surface, seed, (1.0,))
+        one.append(surface.regret(Surrogate.fit(SPACE, seen).best(FINAL).parameters, FINAL))
+        both = searched(surface, seed, (0.5, 2.0))
+        several.append(surface.regret(Surrogate.fit(SPACE, both).best(FINAL).parameters, FINAL))
+        for power, losses in rules.items():
+            losses.append(by_rule(surface, seen, power))
+    wrong = max(float(np.mean(losses)) for losses in rules.values())
+    assert np.mean(several) < 1.0
+    assert np.mean(one) < min(2.0, wrong)
+    assert np.mean(several) <= np.mean(one)
+    assert wrong > 2 * np.mean(several)  # the control: a wrong exponent is dear
+
+
+def test_an_uncertain_slope_makes_the_prediction_of_the_final_setting_uncertain() -> None:
+    surface = Surface.drawn(np.random.default_rng(3), 0.5)
+    seen = searched(surface, 3, (1.0,))
+    narrow = Surrogate.fit(SPACE, seen, Prior(slope=(0.5, 0.01)))
+    wide = Surrogate.fit(SPACE, seen, Prior(slope=(0.5, 1.5)))
+    at = wide.best(FINAL).parameters
+    assert wide.predict(at, FINAL)[1] > narrow.predict(at, FINAL)[1] > 0
+    assert wide.predict(at, FINAL / 10)[1] > wide.predict(at, FINAL)[1] > wide.predict(at, 1.0, 0.25)[1]
+
+
+def test_without_a_trial_the_best_is_the_priors_median_moved_along_its_slope() -> None:
+    class Rate:
+        value, spread = 2.0, 0.5
+
+    prior = Prior(noise=1.0, recommended={"learning_rate": Rate()}, slope=(1.0, 0.05))
+    empty = Surrogate.fit(SPACE, [], prior)
+    assert empty.median() == pytest.approx({"learning_rate": 2.0, "max_grad_norm": 1.0})
+    assert empty.best(1.0).parameters["learning_rate"] == pytest.approx(2.0, rel=0.2)
+    assert empty.best(2.0).parameters["learning_rate"] == pytest.approx(1.0, rel=0.2)
+
+
+def test_choices_conditions_and_whole_numbers_have_axes_and_the_best_is_in_the_space() -> None:
+    space = SearchSpace.of(
+        {
+            "learning_rate": LogUniform(0.01, 1.0),
+            "schedule": Categorical(("constant", "inverse_time", "cosine")),
+            "schedule.inverse_time.decay": LogUniform(0.5, 3.0),
+            "schedule.cosine.final": Uniform(0.0, 0.2),
+            "smoothing_samples": Integer(1, 20, log=True),
+        }
+    )
+    axes = Axes.of(space)
+    assert axes.names == (
+        "learning_rate", "schedule.cosine.final", "schedule.inverse_time.decay", "smoothing_samples", "schedule",
+    )  # fmt: skip
+    places = axes.fill(24, 0)
+    assert {str(at["schedule"]) for at in places} == {"constant", "inverse_time", "cosine"}
+    seen = [Observation(at, 1.0, 1.0, "private", float(at["schedule"] == "cosine"), 0.05) for at in places]
+    surrogate = Surrogate.fit(space, seen)
+    best = surrogate.best(1.0).parameters
+    assert best["schedule"] == "cosine"
+    assert set(best) == {"learning_rate", "schedule", "schedule.cosine.final", "smoothing_samples"}
+    assert isinstance(best["smoothing_samples"], int)
+    assert surrogate.best(1.0) == Surrogate.fit(space, seen).best(1.0)  # the same data, the same answer
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"noise": 0.0}, {"fraction": -1.0}, {"score": inf}, {"error": -0.1}, {"source": "x"}]
+)
+def test_an_observation_without_sense_is_refused(wrong: dict[str, object]) -> None:
+    values: dict[str, object] = {"noise": 1.0, "fraction": 1.0, "source": "private", "score": 0.5, "error": 0.1}
+    with pytest.raises(ValueError, match="must be"):
+        Surrogate.fit(SPACE, [Observation({"learning_rate": 1.0}, **{**values, **wrong})])  # type: ignore[arg-type]
