@@ -39,7 +39,7 @@ class Surface:
         return cls(
             slope=slope,
             q=random.uniform(0.0, 0.9),
-            best=random.normal(0.0, 1.0),
+            best=random.uniform(-1.0, 1.0),
             coupling=random.uniform(0.0, 1.0),
             left=random.uniform(1.0, 2.5),
             right=random.uniform(0.7, 2.0),

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtri
+from scipy.special import ndtri
 from scipy.stats import qmc
 
 __all__ = ["Array", "Solved", "integrate", "matern", "solve", "spread_out", "squared_exponential"]
@@ -21,8 +21,11 @@ Array: TypeAlias = NDArray[np.float64]
 _JITTER = 1e-8
 """Relative addition to a covariance's diagonal, without which rounding can make it indefinite."""
 
-_TAIL = 0.15
-"""Share of every proposal that is drawn from the prior, so that no importance weight is unbounded."""
+_MOVES = 4
+"""Metropolis steps after each rise of the likelihood's power."""
+
+_ACCEPTED = 0.25
+"""Share of accepted steps that their length is adapted to."""
 
 
 def matern(distance: Array) -> Array:
@@ -97,64 +100,56 @@ def spread_out(count: int, dimension: int, seed: int) -> Array:
     return inside
 
 
-def integrate(
-    log_likelihood: Callable[[Array], Array],
-    dimension: int,
-    *,
-    seed: int,
-    rounds: int = 3,
-    count: int = 96,
-    keep: int = 32,
-) -> tuple[Array, Array]:
-    """Return weighted points that represent the posterior of hyper-parameters whose prior is standard normal.
+def integrate(log_likelihood: Callable[[Array], Array], dimension: int, *, seed: int, count: int = 48) -> Array:
+    """Return equally weighted points that represent the posterior of hyper-parameters with a standard normal prior.
 
-    Adaptive importance sampling: the first round draws from the prior, and each later round from a Gaussian fitted to
-    the points before it. A point's weight is posterior over the mixture of all proposals (Cappé et al. 2004). The
-    result depends on the likelihood and the seed alone.
+    Sequential Monte Carlo (Del Moral, Doucet & Jasra 2006): points of the prior are led to the posterior through powers
+    of the likelihood, each chosen so that half of the points keep their weight, with `_MOVES` Metropolis steps at
+    each. The result depends on the likelihood and the seed alone.
 
     Args:
         log_likelihood: function of points of shape (B, dimension), with values of shape (B,).
         dimension: number of hyper-parameters.
-        seed: seed of the quasi-random points.
-        rounds: number of rounds.
-        count: number of points in a round.
-        keep: number of points that are returned; those with the largest weights.
+        seed: seed of the points.
+        count: number of points.
 
     Returns:
-        Points, shape (keep, dimension), and weights that sum to 1, shape (keep,), from the largest to the smallest.
+        Points, shape (count, dimension).
     """
-    means, roots = [np.zeros(dimension)], [np.eye(dimension)]
-    points, target = np.empty((0, dimension)), np.empty(0)
-    for number in range(rounds):
-        normal = ndtri(spread_out(count, dimension, seed + number))
-        new = means[-1] + normal @ roots[-1].T
-        if number:  # some points of every round keep the prior's width
-            share = int(_TAIL * count)
-            new[:share] = normal[:share]
-        points = np.concatenate([points, new])
-        target = np.concatenate([target, log_likelihood(new) - 0.5 * (new**2).sum(axis=1)])
-        weights = _weights(points, target, means, roots)
-        centre = weights @ points
-        spread = (points - centre).T @ ((points - centre) * weights[:, None])
-        means.append(centre)
-        roots.append(np.asarray(np.linalg.cholesky(spread + 0.05 * np.eye(dimension)), dtype=np.float64))
-    order = np.argsort(-weights, kind="stable")[:keep]
-    return points[order], weights[order] / weights[order].sum()
+    random = np.random.default_rng(seed)
+    points = ndtri(spread_out(count, dimension, seed))
+    likelihood = log_likelihood(points)
+    power, reach = 0.0, 1.0
+    while power < 1.0:
+        step = _next_power(likelihood, 1.0 - power)
+        power += step
+        weights = np.exp(step * (likelihood - likelihood.max()))
+        edges = (np.arange(count) + random.random()) / count
+        kept = np.searchsorted(np.cumsum(weights) / weights.sum(), edges).clip(0, count - 1)
+        points, likelihood = points[kept], likelihood[kept]
+        root = np.linalg.cholesky(np.cov(points.T) + 0.02 * np.eye(dimension)) * 2.0 / np.sqrt(dimension)
+        for _ in range(_MOVES):
+            moved = points + reach * random.standard_normal(points.shape) @ root.T
+            new = log_likelihood(moved)
+            gain = power * (new - likelihood) - 0.5 * ((moved**2).sum(axis=1) - (points**2).sum(axis=1))
+            accepted = np.log(random.random(count)) < gain
+            points = np.where(accepted[:, None], moved, points)
+            likelihood = np.where(accepted, new, likelihood)
+            reach = reach * (1.2 if accepted.mean() > _ACCEPTED else 0.8)
+    return points
 
 
-def _weights(points: Array, target: Array, means: list[Array], roots: list[Array]) -> Array:
-    """Return normalised importance weights, tempered until no point has more than a third of the weight."""
-    prior = -0.5 * (points**2).sum(axis=1)
-    parts = [prior]
-    for mean, root in zip(means[1:], roots[1:], strict=True):
-        inside = np.linalg.solve(root, (points - mean).T)
-        own = -0.5 * (inside**2).sum(axis=0) - np.log(np.diagonal(root)).sum()
-        parts.append(np.logaddexp(np.log(1 - _TAIL) + own, np.log(_TAIL) + prior))
-    logarithm = target - logsumexp(np.stack(parts), axis=0)
-    logarithm = logarithm - logarithm.max()
-    for power in (1.0, 0.7, 0.5, 0.35, 0.25):
-        found = np.exp(power * logarithm)
-        found = found / found.sum()
-        if found.max() < 1 / 3:
-            break
-    return np.asarray(found, dtype=np.float64)
+def _next_power(likelihood: Array, most: float) -> float:
+    """Return how far the likelihood's power may rise, at most `most`, until the weights are worth half the points."""
+
+    def worth(step: float) -> float:
+        weights = np.exp(step * (likelihood - likelihood.max()))
+        return float(weights.sum() ** 2 / (weights**2).sum())
+
+    if worth(most) >= likelihood.size / 2:
+        return most
+    low, high = 0.0, most
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if worth(middle) >= likelihood.size / 2 else (low, middle)
+    return max(low, 1e-3)

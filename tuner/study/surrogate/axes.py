@@ -157,6 +157,10 @@ class Axes:
         self.space.sample(walk)
         return walk.taken
 
+    def kept(self, parameters: Mapping[str, object]) -> dict[str, object]:
+        """Return the searched parameters of a configuration."""
+        return {name: parameters[name] for name in self.names if name in parameters}
+
     def fill(self, count: int, seed: int) -> list[dict[str, Scalar]]:
         """Return configurations that are spread evenly over the space."""
         return [self.at(list(point)) for point in spread_out(count, self.size, seed)]

@@ -38,6 +38,7 @@ CLIP: Final = "max_grad_norm"
 """Parameter that multiplies the learning rate as far as gradients are clipped."""
 
 _FRACTION_SLOPE: Final = (0.4, 0.4)  # mean and standard deviation of q
+_GROWTH: Final = (0.5, 0.4)  # mean and standard deviation of the exponent of the amplitude's growth
 _OFFSET: Final = 1.5  # standard deviation of the proxy's offset, in natural logarithms
 _LEVEL: Final = 3.0  # standard deviation of the level, in standard deviations of the scores
 _OTHER: Final = 0.35  # hill of a parameter other than the learning rate, relative to the learning rate's
@@ -76,6 +77,9 @@ class _Hyper:
     effect: Array
     hill: Array
     scale: Array
+    growth: Array
+    rate_top: Array
+    clip_top: Array
 
 
 class Model:
@@ -88,6 +92,7 @@ class Model:
 
     Attributes:
         tops: prior medians, as coordinates.
+        spreads: prior standard deviations of the best values, in units of the axes.
     """
 
     def __init__(self, axes: Axes, prior: Prior, reference: float) -> None:
@@ -99,10 +104,11 @@ class Model:
         tops = [_top(axis, prior) for axis in axes.numbers]
         self.tops = np.array([top for top, _ in tops])
         self._units = np.array([axis.unit for axis in axes.numbers])
-        self._spreads = np.array([spread for _, spread in tops]) / self._units
+        self.spreads = np.array([spread for _, spread in tops]) / self._units
         self._hills = np.array([1.0 if i == self._rate else _OTHER for i in range(len(names))])
+        self._free = np.array([0.2 if i in (self._rate, self._clip) else 1.0 for i in range(len(names))])
 
-    dimension: Final = 10
+    dimension: Final = 13
     """Number of hyper-parameters."""
 
     def points(self, places: Sequence[tuple[Mapping[str, object], float, float, str]]) -> Points:
@@ -133,9 +139,12 @@ class Model:
                 length=np.exp(np.log(0.8) + 0.4 * column[4])[:, :, None],
                 others=np.exp(np.log(1.5) + 0.5 * column[5])[:, :, None],
                 rest=np.exp(np.log(0.5) + 0.6 * column[6])[:, :, None],
-                effect=np.exp(np.log(0.15) + 0.7 * column[7])[:, :, None],
+                effect=np.exp(np.log(0.3) + 1.0 * column[7])[:, :, None],
                 hill=np.exp(0.5 * column[8])[:, :, None],
                 scale=np.exp(0.4 * column[9]),
+                growth=_GROWTH[0] + _GROWTH[1] * column[10],
+                rate_top=column[11],
+                clip_top=column[12],
             ),
         )
 
@@ -152,11 +161,17 @@ class Stack:
         """Standard deviation of the effect of a trial, shape (B, 1, 1)."""
         return self._hyper.effect
 
+    @property
+    def slope(self) -> Array:
+        """Exponents p of the noise in the best learning rate, shape (B,)."""
+        found: Array = self._hyper.slope[:, 0]
+        return found
+
     def mean(self, points: Points) -> Array:
         """Return the prior means, shape (B, n)."""
         z = self._places(points)
         hill = self._hyper.hill[:, :, 0] * (self._model._hills * z**2).sum(axis=2)
-        found: Array = -hill * self._scale(points)
+        found: Array = -hill * self._amplitude(points)
         return found
 
     def covariance(self, one: Points, other: Points) -> Array:
@@ -166,8 +181,8 @@ class Stack:
         proxies = one.proxy[:, None] * other.proxy[None, :]
         same = (one.proxy[:, None] == other.proxy[None, :]).astype(np.float64)
         hills = hyper.hill[:, :, 0:1] * model._hills
-        tops = np.einsum("bnd,bmd->bnm", z * (2 * hills * model._spreads), y * (2 * hills * model._spreads))
-        widths = np.einsum("bnd,bmd->bnm", z**2 * (0.6 * hills), y**2 * (0.6 * hills))
+        tops, widths = 2 * hills * model.spreads * model._free, 0.6 * hills
+        hill = _products(np.dstack([z * tops, z**2 * widths]), np.dstack([y * tops, y**2 * widths]))
         near = matern(self._distance(z, y))
         noise = one.noise[:, None] - other.noise[None, :]
         training = one.fraction[:, None] - other.fraction[None, :]
@@ -175,16 +190,16 @@ class Stack:
         equal = one.choices[:, None, :] == other.choices[None, :, :]
         held = equal & (one.choices[:, None, :] >= 0)
         rest = hyper.rest**2 * near * (0.6 + 0.4 * alike) * np.where(equal, 1.0, 0.6).prod(axis=2)
-        shape = tops + widths + rest + held.sum(axis=2) * 0.5**2
-        if model._rate is not None:
+        shape = hill + rest + held.sum(axis=2) * 0.5**2
+        if model._rate is not None and held.size:
             shape = (
                 shape
                 + held.sum(axis=2) * (0.7 * hyper.hill) ** 2 * z[:, :, None, model._rate] * y[:, None, :, model._rate]
             )
-        found = shape * self._scale(one)[:, :, None] * self._scale(other)[:, None, :]
+        found = shape * self._amplitude(one)[:, :, None] * self._amplitude(other)[:, None, :]
         if proxies.any():
-            moved = hills * np.where(np.arange(z.shape[2]) == model._rate, 0.3, 1.0)
-            own = np.einsum("bnd,bmd->bnm", z * moved, y * moved) + (0.6 * hyper.rest) ** 2 * near
+            own_moved = hills * np.where(np.arange(z.shape[2]) == model._rate, 0.3, 1.0)
+            own = _products(z * own_moved, y * own_moved) + (0.6 * hyper.rest) ** 2 * near
             found = found + proxies * own
         total: Array = found + self._level(one, other, same)
         return total
@@ -196,8 +211,11 @@ class Stack:
         curves = squared_exponential(noise) + squared_exponential(training / 0.8)
         return (lines + 0.25 * curves) * (0.3 + 0.7 * same) + _LEVEL**2 * (0.1 + 0.9 * same)
 
-    def _scale(self, points: Points) -> Array:
-        return np.where(points.proxy[None, :] > 0, self._hyper.scale, 1.0)
+    def _amplitude(self, points: Points) -> Array:
+        """Return how much the parameters matter, shape (B, n). It falls with noise, as scores fall towards chance."""
+        scale = np.where(points.proxy[None, :] > 0, self._hyper.scale, 1.0)
+        found: Array = scale * np.exp(-self._hyper.growth * (points.noise - 0.5 * points.fraction))
+        return found
 
     def _places(self, points: Points) -> Array:
         """Return z, shape (B, n, numbers). An absent parameter is at 0."""
@@ -211,20 +229,28 @@ class Stack:
                 shift = shift + hyper.coupling * z[:, model._clip]
             found[:, :, model._rate] += shift
         scaled: Array = found / model._units
+        for place, top in ((model._rate, hyper.rate_top), (model._clip, hyper.clip_top)):
+            if place is not None:
+                scaled[:, :, place] -= model.spreads[place] * top
         return scaled
 
     def _distance(self, z: Array, y: Array) -> Array:
         """Return distances in length scales. Parameters other than the learning rate have longer ones."""
         hyper, rate = self._hyper, self._model._rate
-        squares = ((z[:, :, None, :] - y[:, None, :, :]) ** 2) if z.shape[2] <= 2 else None
-        if squares is not None:
-            total = squares.sum(axis=3)
-        else:
-            total = (z**2).sum(axis=2)[:, :, None] + (y**2).sum(axis=2)[:, None, :] - 2 * z @ np.swapaxes(y, 1, 2)
-        own = np.zeros_like(total) if rate is None else (z[:, :, None, rate] - y[:, None, :, rate]) ** 2
-        others = np.maximum(total - own, 0.0) / hyper.others**2
-        found: Array = np.sqrt(own + others) / hyper.length
-        return found
+        # Only the learning rate's place depends on the hyper-parameters, but for a constant that cancels out.
+        free = [place for place in range(z.shape[2]) if place != rate]
+        squares = ((z[:1, :, None, free] - y[:1, None, :, free]) ** 2).sum(axis=3)
+        found = squares / hyper.others**2
+        if rate is not None:
+            found = found + (z[:, :, None, rate] - y[:, None, :, rate]) ** 2
+        scaled: Array = np.sqrt(found) / hyper.length
+        return scaled
+
+
+def _products(one: Array, other: Array) -> Array:
+    """Return the scalar products of all pairs, shape (B, n, m)."""
+    found: Array = one @ np.swapaxes(other, 1, 2)
+    return found
 
 
 def _top(axis: Number, prior: Prior) -> tuple[float, float]:

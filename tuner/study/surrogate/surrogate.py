@@ -8,8 +8,9 @@ from math import exp, isfinite, log, sqrt
 from typing import Final, TypeAlias
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
-from tuner.study.gaussian_process import Array, Solved, integrate, solve
+from tuner.study.gaussian_process import Array, Solved, integrate, solve, spread_out
 from tuner.study.suggest import Space
 from tuner.study.surrogate.axes import Axes
 from tuner.study.surrogate.model import Model, Points, Stack
@@ -23,6 +24,9 @@ Noise: TypeAlias = float | Callable[[Mapping[str, object]], float]
 _MOST: Final = 160
 """Most observations that are used. A trial's last score is kept before its earlier ones."""
 _CANDIDATES: Final = 256
+_LEADERS: Final = 64
+_CAUTION: Final = 0.5
+"""Deduction for risk, in standard deviations of the difference from the safest choice."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,15 +84,16 @@ class Surrogate:
         def solved(normal: Array) -> tuple[Stack, Solved]:
             stack = model.at(normal)
             covariance = stack.covariance(seen, seen)
-            covariance += stack.effect**2 * (together + 0.1 * np.eye(len(used))) + np.diag(noise + 1e-4)
+            covariance += stack.effect**2 * (0.6 * together + 0.5 * np.eye(len(used))) + np.diag(noise + 1e-4)
             return stack, solve(covariance, y - stack.mean(seen))
 
         if not used:
-            points, weights = integrate(lambda normal: np.zeros(len(normal)), model.dimension, seed=seed, rounds=1)
-            stack = model.at(points)
-            return cls(axes, (), centre, unit, model, seen, stack, weights, None, seed)
-        points, weights = integrate(lambda normal: solved(normal)[1].evidence, model.dimension, seed=seed)
+            points = integrate(lambda normal: np.zeros(len(normal)), model.dimension, seed=seed)
+            weights = np.full(len(points), 1.0 / len(points))
+            return cls(axes, (), centre, unit, model, seen, model.at(points), weights, None, seed)
+        points = integrate(lambda normal: solved(normal)[1].evidence, model.dimension, seed=seed)
         stack, ready = solved(points)
+        weights = np.full(len(points), 1.0 / len(points))
         return cls(axes, tuple(used), centre, unit, model, seen, stack, weights, ready, seed)
 
     def predict(self, parameters: Mapping[str, object], noise: float, fraction: float = 1.0) -> tuple[float, float]:
@@ -107,8 +112,22 @@ class Surrogate:
         return self._centre + self._unit * (self._weights @ means)
 
     def best(self, noise: Noise, fraction: float = 1.0) -> Proposal:
-        """Return the configuration with the greatest expected score at a setting, such as that of the final run."""
-        found = self.candidates(noise, fraction)[0]
+        """Return the configuration to train at a setting, such as that of the final run.
+
+        It has the greatest expected score after a deduction for the risk: `_CAUTION` standard deviations of its score's
+        difference from that of the safest choice. Gains far from all trials are extrapolated, and scores have a ceiling
+        that the model does not know.
+        """
+        ranked = self.candidates(noise, fraction)
+        leaders = [*ranked[:_LEADERS], *ranked[_LEADERS :: max(len(ranked) // _LEADERS, 1)]]
+        ratio = noise if callable(noise) else lambda _parameters: noise
+        weights, means, covariance = self.joint([(each, ratio(each), fraction) for each in leaders])
+        mean, spread = weights @ means, np.diagonal(covariance, axis1=1, axis2=2)
+        safe = int(np.argmax(mean - np.sqrt(np.maximum(weights @ (spread + (means - mean) ** 2), 0.0))))
+        apart = spread + spread[:, safe : safe + 1] - 2 * covariance[:, :, safe]
+        lead = means - means[:, safe : safe + 1]
+        risk = np.sqrt(np.maximum(weights @ (apart + (lead - weights @ lead) ** 2), 0.0))
+        found = leaders[int(np.argmax(mean - _CAUTION * risk))]
         return Proposal(found, *self.predict(found, noise(found) if callable(noise) else noise, fraction))
 
     def candidates(self, noise: Noise, fraction: float) -> list[dict[str, object]]:
@@ -117,15 +136,30 @@ class Surrogate:
         They fill the space, and are dense where expected scores are great.
         """
         known = [self.axes.at(list(self.axes.shares(each.parameters))) for each in self._observations]
-        median = self.median()
-        pool = self._distinct([median, *self.axes.fill(_CANDIDATES, self._seed), *known])
-        for turn, reach in enumerate((0.12, 0.05, 0.02)):
-            means = self.means(pool, noise, fraction)
-            order = np.argsort(-means, kind="stable")
-            leaders = [pool[i] for i in order[:8]]
-            pool = self._distinct([*pool, *self.axes.around(leaders, 16, reach, self._seed + turn)])
+        pool = self._distinct([self.median(), *self.axes.fill(_CANDIDATES, self._seed), *known])
         means = self.means(pool, noise, fraction)
+        for turn, reach in enumerate((0.12, 0.05, 0.02)):
+            leaders = [pool[i] for i in np.argsort(-means, kind="stable")[:8]]
+            more = self._distinct([*pool, *self.axes.around(leaders, 16, reach, self._seed + turn)])
+            means = np.concatenate([means, self.means(more[len(pool) :], noise, fraction)])
+            pool = more
         return [pool[i] for i in np.argsort(-means, kind="stable")]
+
+    def starts(self, count: int) -> list[dict[str, object]]:
+        """Return first trials: the prior's median, then points that fill the prior, widened by half.
+
+        If public observations are known, the first is the best by them.
+        """
+        found = [self.best(self._model.reference).parameters if self._observations else self.median()]
+        for shares in spread_out(max(count - 1, 1), self.axes.size, self._seed):
+            for place, axis in enumerate(self.axes.numbers):
+                low, high = axis.bounds
+                centre, width = self._model.tops[place], 1.5 * self._model.spreads[place] * axis.unit
+                edges = ndtr((np.array([low, high]) - centre) / width)
+                at = centre + width * ndtri(edges[0] + shares[place] * (edges[1] - edges[0]))
+                shares[place] = min(max((at - low) / (high - low), 0.0), 1.0)
+            found.append(dict(self.axes.at(list(shares))))
+        return found[:count]
 
     def median(self) -> dict[str, object]:
         """Return the configuration at the prior's medians, with the first option of every choice."""
@@ -150,6 +184,13 @@ class Surrogate:
         """Standard deviation of the effect of a trial, in units of the score."""
         return self._unit * sqrt(float(self._weights @ self._stack.effect[:, 0, 0] ** 2))
 
+    @property
+    def slope(self) -> tuple[float, float]:
+        """Mean and standard deviation of p, where the best learning rate is proportional to noise^(−p)."""
+        found = self._stack.slope
+        mean = float(self._weights @ found)
+        return mean, sqrt(float(self._weights @ (found - mean) ** 2))
+
     def _points(self, places: Sequence[Mapping[str, object]], noise: Noise, fraction: float) -> Points:
         ratio = noise if callable(noise) else lambda _parameters: noise
         return self._model.points([(place, ratio(place), fraction, PRIVATE) for place in places])
@@ -163,10 +204,9 @@ class Surrogate:
 
     def _distinct(self, places: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
         """Return the places with searched parameters only, each once."""
-        names = set(self.axes.names)
-        found: dict[tuple[tuple[str, object], ...], dict[str, object]] = {}
+        found: dict[tuple[object, ...], dict[str, object]] = {}
         for place in places:
-            kept = {name: value for name, value in sorted(place.items()) if name in names}
+            kept = self.axes.kept(place)
             found.setdefault(tuple(kept.items()), kept)
         return list(found.values())
 
