@@ -117,7 +117,7 @@ def integrate(log_likelihood: Callable[[Array], Array], dimension: int, *, seed:
         Points, shape (count, dimension).
     """
     random = np.random.default_rng(seed)
-    points = ndtri(spread_out(count, dimension, seed))
+    points: Array = ndtri(spread_out(count, dimension, seed))
     likelihood = log_likelihood(points)
     power, reach = 0.0, 1.0
     while power < 1.0:

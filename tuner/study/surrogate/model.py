@@ -40,6 +40,7 @@ CLIP: Final = "max_grad_norm"
 _FRACTION_SLOPE: Final = (0.4, 0.4)  # mean and standard deviation of q
 _GROWTH: Final = (0.5, 0.4)  # mean and standard deviation of the exponent of the amplitude's growth
 _OFFSET: Final = 1.5  # standard deviation of the proxy's offset, in natural logarithms
+_SIDES: Final = (1.5, 0.75)  # hill above and below the best rate: too high a rate is worse than too low a one
 _LEVEL: Final = 3.0  # standard deviation of the level, in standard deviations of the scores
 _OTHER: Final = 0.35  # hill of a parameter other than the learning rate, relative to the learning rate's
 
@@ -170,7 +171,10 @@ class Stack:
     def mean(self, points: Points) -> Array:
         """Return the prior means, shape (B, n)."""
         z = self._places(points)
-        hill = self._hyper.hill[:, :, 0] * (self._model._hills * z**2).sum(axis=2)
+        squares = z**2
+        if self._model._rate is not None:
+            squares[:, :, self._model._rate] *= np.where(z[:, :, self._model._rate] > 0, *_SIDES)
+        hill = self._hyper.hill[:, :, 0] * (self._model._hills * squares).sum(axis=2)
         found: Array = -hill * self._amplitude(points)
         return found
 
