@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -121,3 +122,46 @@ def test_an_observation_without_sense_is_refused(wrong: dict[str, object]) -> No
     values: dict[str, object] = {"noise": 1.0, "fraction": 1.0, "source": "private", "score": 0.5, "error": 0.1}
     with pytest.raises(ValueError, match="must be"):
         Surrogate.fit(SPACE, [Observation({"learning_rate": 1.0}, **{**values, **wrong})])  # type: ignore[arg-type]
+
+
+def on_proxy(surface: Surface, seed: int, trials: int = 16) -> list[Observation]:
+    """Return the scores of whole trials on a public proxy at the final run's noise. They cost nothing."""
+    random, found = np.random.default_rng(seed + 99), []
+    for number, at in enumerate(Axes.of(SPACE).fill(trials, seed + 7)):
+        for fraction in (0.25, 0.5, 1.0):
+            score = surface.score(at, FINAL, fraction) - 8.0 + random.normal(0.0, 0.3)
+            found.append(Observation(at, FINAL, fraction, "public", score, 0.3, f"{number}"))
+    return found
+
+
+@pytest.mark.slow
+def test_a_proxy_whose_best_rate_is_a_decade_off_costs_little_once_charged_trials_are_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Controls: the proxy's best itself, and a surrogate that believes in the proxy's optimum."""
+    lost: dict[str, list[float]] = {"with": [], "without": [], "best of the proxy": [], "no offset": []}
+    prior = Prior(noise=FINAL)
+    for seed in range(8):
+        off = 2.3 if seed % 2 else -2.3
+        surface = Surface.drawn(np.random.default_rng(seed), (0.0, 0.5, 1.0)[seed % 3])
+        proxy = on_proxy(replace(surface, best=surface.best + off), seed)
+        charged = searched(surface, seed, (1.0,), trials=8)
+        ends = [each for each in proxy if each.fraction == 1.0]
+        lost["best of the proxy"].append(surface.regret(max(ends, key=lambda each: each.score).parameters, FINAL))
+        for name, seen in (("with", [*proxy, *charged]), ("without", charged)):
+            lost[name].append(surface.regret(Surrogate.fit(SPACE, seen, prior).best(FINAL).parameters, FINAL))
+        with monkeypatch.context() as patch:
+            patch.setattr("tuner.study.surrogate.model._OFFSET", 0.01)
+            found = Surrogate.fit(SPACE, [*proxy, *charged], prior).best(FINAL).parameters
+        lost["no offset"].append(surface.regret(found, FINAL))
+    mean = {name: float(np.mean(each)) for name, each in lost.items()}
+    assert mean["with"] < mean["without"] + 0.5
+    assert mean["no offset"] > mean["with"] + 0.5
+    assert mean["best of the proxy"] > mean["with"] + 3.0
+
+
+def test_a_proxy_that_is_right_helps_before_a_charged_trial() -> None:
+    surface = Surface.drawn(np.random.default_rng(4), 0.5)
+    told = Surrogate.fit(SPACE, on_proxy(surface, 4), Prior(noise=FINAL))
+    assert surface.regret(told.best(FINAL).parameters, FINAL) < surface.regret(told.median(), FINAL)
+    assert told.starts(3)[0] == told.best(FINAL).parameters

@@ -14,10 +14,10 @@ from response_surfaces import SPACE, Surface
 from tuner.errors import InputError
 from tuner.study import views
 from tuner.study.samplers.make import make_sampler
-from tuner.study.samplers.surrogate import SurrogateSampler, observations
 from tuner.study.suggest import OptunaSuggest
 from tuner.study.surrogate.observations import Prior
 from tuner.study.surrogate.setting import SearchSetting
+from tuner.study.surrogate.stored import choose_final, observations
 
 RUNGS = (25, 50, 100)
 
@@ -64,9 +64,9 @@ def test_a_search_of_twelve_trials_ends_near_the_best_for_its_own_and_for_anothe
         lost["random"].append(min(surface.regret(at, 1.0) for at in random))
         about = replace(PLAIN, length=0.25, final_noise=lambda _parameters: 0.5)
         cheap = search(about, surface, 12, seed)
-        assert isinstance(cheap.sampler, SurrogateSampler)
-        best = cheap.sampler.surrogate(cheap).best(0.5).parameters
-        lost["final"].append(surface.regret(best, 0.5))
+        best = choose_final(cheap, SPACE, about, seed=seed)
+        assert best is not None
+        lost["final"].append(surface.regret(best.parameters, 0.5))
     assert np.mean(lost["own"]) < np.mean(lost["random"])
     assert np.mean(lost["final"]) < 2.0
 

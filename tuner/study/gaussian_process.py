@@ -21,7 +21,7 @@ Array: TypeAlias = NDArray[np.float64]
 _JITTER = 1e-8
 """Relative addition to a covariance's diagonal, without which rounding can make it indefinite."""
 
-_MOVES = 4
+_MOVES = 10
 """Metropolis steps after each rise of the likelihood's power."""
 
 _ACCEPTED = 0.25

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
-from math import isfinite
 from typing import Any, Final
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.study import Study, StudyDirection
+from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from tuner.errors import InputError
-from tuner.study import views
 from tuner.study.samplers.make import SamplerRequest
 from tuner.study.samplers.prior import IndependentSampler, draw
 from tuner.study.surrogate.acquisition import choose_next
 from tuner.study.surrogate.axes import Axes
-from tuner.study.surrogate.observations import PRIVATE, Observation, Prior
 from tuner.study.surrogate.setting import SearchSetting
+from tuner.study.surrogate.stored import observations, parameters_of, surrogate_of, with_reference
 from tuner.study.surrogate.surrogate import Surrogate
-from tuner.study.types import TrialStatus
 
-__all__ = ["SurrogateSampler", "build", "observations"]
+__all__ = ["SurrogateSampler", "build"]
 
 _STARTS: Final = 3
 """Default number of first trials that do not follow the scores; one more for each two searched parameters."""
@@ -77,10 +73,7 @@ class SurrogateSampler(IndependentSampler):
 
     def surrogate(self, study: Study) -> Surrogate:
         """Return the surrogate of the study's scores so far."""
-        setting = self._setting(study)
-        return Surrogate.fit(
-            self._axes, [*setting.public, *observations(study, setting)], setting.prior, seed=self._seed
-        )
+        return surrogate_of(study, self._axes, self._setting(study), seed=self._seed)
 
     def _propose(self, study: Study, number: int) -> dict[str, object]:
         setting, seed = self._setting(study), self._seed * 1009 + number
@@ -94,62 +87,16 @@ class SurrogateSampler(IndependentSampler):
         return choose_next(
             surrogate,
             setting,
-            [_parameters(each) for each in others if f"{each.number}" in scored],
-            [_parameters(each) for each in others if f"{each.number}" not in scored][-16:],
+            [parameters_of(each) for each in others if f"{each.number}" in scored],
+            [parameters_of(each) for each in others if f"{each.number}" not in scored][-16:],
             seed,
         )
 
     def _setting(self, study: Study) -> SearchSetting:
         if self._given is not None:
-            return _with_reference(self._given, self._axes)
+            return with_reference(self._given, self._axes)
         steps = (max(each.intermediate_values, default=1) for each in study.get_trials(deepcopy=False))
         return SearchSetting(last_step=max(steps, default=1))
-
-
-def _with_reference(setting: SearchSetting, axes: Axes) -> SearchSetting:
-    """Return the setting with a prior that holds for the noise of the final run, unless it says for which it holds."""
-    prior = setting.prior or Prior()
-    if prior.noise is not None:
-        return setting
-    middle = axes.at([0.5] * axes.size)
-    return replace(setting, prior=replace(prior, noise=setting.final(middle)))
-
-
-def observations(study: Study, setting: SearchSetting) -> list[Observation]:
-    """Return the scores of all trials of a study, at every rung.
-
-    A training that failed without a score has the worst finite score of all, as one whose model is useless.
-    """
-    sign = 1.0 if study.direction is StudyDirection.MAXIMIZE else -1.0
-    found, failed = [], []
-    for trial in study.get_trials(deepcopy=False):
-        for step, score in _scores(trial, setting.last_step):
-            found.append(_observation(trial, setting, step, sign * score))
-        if trial.user_attrs.get(views.OUTCOME) == TrialStatus.FAILED.value and not _scores(trial, setting.last_step):
-            failed.append(trial)
-    if found and failed:
-        worst = min(each.score for each in found)
-        found.extend(_observation(trial, setting, setting.last_step, worst) for trial in failed)
-    return found
-
-
-def _observation(trial: FrozenTrial, setting: SearchSetting, step: int, score: float) -> Observation:
-    parameters = _parameters(trial)
-    fraction = setting.length * min(step / setting.last_step, 1.0)
-    noise = setting.noise_of(parameters)
-    return Observation(parameters, noise, fraction, PRIVATE, score, setting.error(abs(score)), f"{trial.number}")
-
-
-def _scores(trial: FrozenTrial, last_step: int) -> list[tuple[int, float]]:
-    """Return pairs (step, score) of a trial, with finite scores only."""
-    scores = dict(trial.intermediate_values)
-    if trial.state.name == "COMPLETE" and trial.value is not None:
-        scores[last_step] = trial.value
-    return [(step, score) for step, score in sorted(scores.items()) if step > 0 and isfinite(score)]
-
-
-def _parameters(trial: FrozenTrial) -> dict[str, object]:
-    return dict(trial.params) | dict(trial.user_attrs.get(views.PARAMETERS, {}))
 
 
 def _inside(value: Any, distribution: BaseDistribution) -> Any:  # noqa: ANN401 - a value of any parameter
