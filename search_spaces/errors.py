@@ -61,6 +61,10 @@ EXPLANATIONS: dict[str, str] = {
         "A schedule is constant, step, inverse_time, exponential or cosine, with its own parameters as keys. Warm-up "
         "is the separate key warmup."
     ),
+    "prior-setting-invalid": (
+        "The shipped prior needs the public facts of one training: positive numbers for its size and length, and a "
+        "known family of models and optimizer. Give the value that the message names."
+    ),
     "copies-without-augmentation": (
         "Without an augmentation, all copies of an image are equal and only cost time. Choose flip, crop or crop_flip, "
         "or set augmentation_multiplicity to 1."
