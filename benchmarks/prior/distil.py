@@ -15,8 +15,8 @@ from search_spaces.prior.features import FEATURES, features
 
 __all__ = ["Fit", "Rows", "fit_adam", "fit_sgd", "regret", "rows_of"]
 
-THEORY: Mapping[str, float] = {"noise": -0.75, "steps": -0.5, "dimension": 0.0, "classes": 0.0}
-"""Exponents that the ridge pulls to: with gradients of length 1, theory has a rate of about 1/√(T(1 + noise²))."""
+THEORY: Mapping[str, float] = {"noise": -1.0, "dimension": 0.0, "classes": 0.0}
+"""Exponents that the ridge pulls to: the noise of all steps on the weights, rate × noise × √steps, stays what it is."""
 
 _RIDGE = 0.3
 _CAP = 10.0  # points: a loss of accuracy counts r/(1 + r/cap), so that a few hopeless situations do not decide

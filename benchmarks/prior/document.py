@@ -40,10 +40,8 @@ def document(
         kept = _fits(_without(sgd, name), _without(adam, name))
         without[name] = kept | {"others": _others({run: each for run, each in gains.items() if run.dataset != name})}
     dimensions = [found.dimension for found in measured.values()]
-    noise = fits["rate_times_clip"]["coefficients"]["noise"]
-    spread = statistics.stdev(map(log, dimensions)) * abs(
-        fits["rate_times_clip"]["coefficients"]["dimension"] + noise / 2
-    )
+    slopes = fits["rate_times_clip"]["coefficients"]
+    spread = statistics.stdev(map(log, dimensions)) * abs(slopes["dimension"] + slopes["noise"] / 2)
     return {
         "fits": fits,
         "without": without,
@@ -64,7 +62,7 @@ def document(
             "gains": len(gains),
             "lengths": len(lengths),
             "not_measured": {name: source for name, (_, _, source) in _FROM_PAPERS.items()}
-            | {"families": "recurrent, attention: the formula of linear models with a spread of e¹"},
+            | {"families": "convolutional, recurrent, attention: the formula of linear models with a spread of e¹"},
             "versions": {"python": platform.python_version(), "torch": version("torch"), "numpy": version("numpy")},
         },
     }

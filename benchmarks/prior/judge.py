@@ -20,8 +20,8 @@ __all__ = ["EPSILONS", "Case", "Judged", "Oracle", "judge_case", "oracle_of"]
 EPSILONS = (0.3, 1.0, 3.0, 8.0)
 DELTA = 1e-5
 _RECORDS = 12_000  # records of a large data set that are used, to save time
+_WIDE = 20_000  # parameters above which 3000 records, a grid of 16 and one sequence are used, to save time
 _SIDE = 16  # larger colour images are pooled to this side
-_SEQUENCES = {"small": 8, "large": 3}  # of batches and noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,8 @@ class Judged:
 def whole_problem(dataset: str, data_dir: str | None) -> Problem:
     """Return the data set with a tenth of its records held out, or two fifths if it has fewer than 2000."""
     x, y = training_records(dataset, data_dir)
-    x, y = x[:_RECORDS], y[:_RECORDS]
+    wide = x[0].size * (int(y.max()) + 1) > _WIDE and x.ndim == 2
+    x, y = (part[: 3000 if wide else _RECORDS] for part in (x, y))
     inputs = torch.from_numpy(x)
     if inputs.ndim == 4:
         inputs = avg_pool2d(inputs, 2 if inputs.shape[2] > 2 * _SIDE - 1 else 1).flatten(1)
@@ -101,7 +102,8 @@ def oracle_of(case: Case, data_dir: str | None) -> Oracle:
     batch = min(n, max(64, round(0.0759 * n)))
     steps = round(10 * n / batch)
     noise = calibrate_noise(sample_rate=batch / n, steps=steps, epsilon=case.epsilon, delta=DELTA)
-    pairs = [(product / clip, clip) for product in PRODUCTS for clip in CLIPS]
+    thin = 2 if problem.dimension > _WIDE else 1
+    pairs = [(product / clip, clip) for product in PRODUCTS[::thin] for clip in CLIPS[1 if thin == 2 else 0 :: thin]]
     found = _runs(problem, pairs, noise=noise, batch=batch, steps=steps)
     best = int(found.mean(0).argmax())
     return Oracle(
@@ -154,6 +156,13 @@ def _runs(
                 steps=steps,
                 seed=77_000 + sequence,
             )
-            for sequence in range(_SEQUENCES["small" if len(problem.y) < 2000 else "large"])
+            for sequence in range(_sequences(problem))
         ]
     )
+
+
+def _sequences(problem: Problem) -> int:
+    """Return the number of sequences of batches and noise: more where they are cheap and the validation set small."""
+    if problem.dimension > _WIDE:
+        return 1
+    return 8 if len(problem.y) < 2000 else 3

@@ -7,16 +7,16 @@ from typing import Final
 
 __all__ = ["FEATURES", "features", "noise_to_signal"]
 
-FEATURES: Final = ("noise", "steps", "dimension", "classes")
+FEATURES: Final = ("noise", "dimension", "classes")
 """Names of the features, all logarithms.
 
-- ``noise``: the noise-to-signal ratio of a step, plus `_FLOOR`: below it, other things limit the rate.
-- ``steps``: the number of steps. The noise of T steps adds up like the root of T.
+- ``noise``: what the noise of all steps adds up to, which grows like the root of their number, plus `_FLOOR`: below it,
+  other things limit the rate.
 - ``dimension``: the number of trainable parameters.
 - ``classes``: the number of classes.
 """
 
-_FLOOR: Final = 0.4
+_FLOOR: Final = 1.0
 
 
 def noise_to_signal(*, noise_multiplier: float, batch_size: float, dimension: float) -> float:
@@ -30,8 +30,7 @@ def features(
     """Return the features by name. All arguments must be positive; the noise may be 0."""
     ratio = noise_to_signal(noise_multiplier=noise_multiplier, batch_size=batch_size, dimension=dimension)
     return {
-        "noise": log(ratio + _FLOOR),
-        "steps": log(steps),
+        "noise": log(ratio * sqrt(steps) + _FLOOR),
         "dimension": log(dimension),
         "classes": log(classes),
     }
