@@ -51,6 +51,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "steps-not-leased": "A trial reports more steps than were charged, so the guarantee of its search does not "
         "hold. Please report this as a bug.",
         "trial-unknown": "The trial has reserved nothing in the ledger, so it cannot be settled.",
+        "rung-not-finished": "A trial reserves the steps of its next rung only after it has taken all that it had "
+        "reserved. Please report this as a bug.",
         "trial-settled": "The trial has ended and its unused steps were freed, so it can charge nothing more. Start a "
         "new trial.",
         "search-not-open": "Only an open search can be charged. Resume it, or start a new one.",
@@ -77,6 +79,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "whole number. For this card it is not whole, so the card and the charged search have different public sizes.",
         "card-run-not-charged": "A card is issued for a charged run, but the ledger has no charged steps of this run. "
         "Check the search, the trial and the ledger.",
+        "card-block-missing": "A search over blocks of a table counts on each block, so its card states the total of "
+        "each, from its first charge on. Give the states of all its blocks.",
         "card-search-unknown": "The ledger does not have the card's search on the card's data set. Give the ledger in "
         "which that search was charged.",
         "card-text-changed": "A card is verified byte for byte, and this file was edited, reformatted or cut off. Use "

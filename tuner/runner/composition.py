@@ -133,8 +133,8 @@ def run_open(
 def _headline(prepared: ReadySearch, ledger: Ledger | None, claim: str) -> str:
     if claim:
         return PUBLIC_SEARCH
-    dataset = None if ledger is None else ledger.dataset_state(prepared.owner)
-    return claim_headline(prepared.plan, dataset, ledger=prepared.experiment.ledger)
+    datasets = () if ledger is None else ledger.states_of(prepared.owners)
+    return claim_headline(prepared.plan, datasets, ledger=prepared.experiment.ledger)
 
 
 def _trials(study: Study, prepared: ReadySearch) -> tuple[TrialView, ...]:
@@ -183,7 +183,11 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
             continue
         checkpoint = checkpoint_path(sweep.root, trial.id)
         held = 0 if checkpoint is None else checkpoint_step(checkpoint)
-        rest, kept = plan.shape_of(trial.parameters).remaining(held), promised[trial.id]
+        shape, kept = plan.shape_of(trial.parameters), promised[trial.id]
+        rest = shape.remaining(held)
+        if plan.full_runs is not None:  # its reservation ends at its next pause
+            until = min(held + kept.steps + max(budget.charged_steps(trial.id) - held, 0), shape.steps)
+            rest = shape.between(held, until, again=held > 0)
         again += max(budget.charged_steps(trial.id) - held, 0)
         more += max(rest.steps - kept.steps, 0)
         scores += max(rest.releases - kept.releases, 0)
@@ -242,7 +246,7 @@ def _conclude(
         reason=stop.detail,
         trials=[TrialRow.of(trial) for trial in trials],
         budget=None if ledger is None else SearchBudget(ledger, sweep.id).view(),
-        dataset=None if ledger is None else ledger.dataset_state(prepared.owner),
+        datasets=() if ledger is None else ledger.states_of(prepared.owners),
         chosen=chosen,
         study=study,
     )

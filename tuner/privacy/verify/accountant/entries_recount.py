@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["Counted", "may_make", "recount", "voided"]
+__all__ = ["Counted", "capped", "may_make", "recount", "voided", "within_sums"]
 
 Steps = Counter[tuple[float, float]]
 
@@ -22,9 +22,12 @@ class Counted:
             the pool `validation` has the private scores.
         charged: number of leased steps for each pool and each (sample_rate, noise_multiplier).
         mechanisms: (sample_rate, noise_multiplier) that each trial reserved, for each pool.
+        held: steps that each trial has reserved and not yet leased, for each pool.
         begun: how often the search was charged as a whole. It must be 1 if the search is sealed and has begun, and 0
             otherwise.
         open: whether the search is open.
+        blocks: other data sets on which the whole claim counts.
+        mirror_of: the search whose claim this entry commits on one of its other blocks; None for a search of its own.
     """
 
     epsilon: float
@@ -32,8 +35,11 @@ class Counted:
     filters: dict[str, Mapping[str, Any]]
     charged: dict[str, Steps] = field(default_factory=lambda: {"training": Counter(), "validation": Counter()})
     mechanisms: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    held: Counter[tuple[str, str]] = field(default_factory=Counter)
     begun: int = 0
     open: bool = True
+    blocks: tuple[str, ...] = ()
+    mirror_of: str | None = None
 
     @property
     def counts(self) -> bool:
@@ -53,7 +59,8 @@ def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
 
     Raises:
         KeyError: an entry lacks a value.
-        ValueError: a trial leased steps of a mechanism that it did not reserve.
+        ValueError: a trial leased steps of a mechanism that it did not reserve, or reserved its next rung before it had
+            taken all steps of the last one.
     """
     found: dict[str, Counted] = {}
     for kind, body in entries:
@@ -63,12 +70,19 @@ def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
             case "begin":
                 found[body["search"]].begun += 1
             case "reserve":
-                found[body["search"]].mechanisms.setdefault((body["pool"], body["trial"]), _mechanism(body))
+                search, account = found[body["search"]], (body["pool"], body["trial"])
+                search.mechanisms.setdefault(account, _mechanism(body))
+                if body.get("rung") and body["pool"] == "training" and search.held[account]:
+                    raise ValueError(
+                        f"trial {body['trial']!r} reserved its next rung before it had finished the last one"
+                    )
+                search.held[account] += body["steps"]
             case "lease":
                 search, pool = found[body["search"]], body["pool"]
                 mechanism = _mechanism(body)
                 if search.mechanisms.get((pool, body["trial"])) != mechanism:
                     raise ValueError(f"trial {body['trial']!r} leased steps of a mechanism that it did not reserve")
+                search.held[pool, body["trial"]] -= body["steps"]
                 search.charged[pool][mechanism] += body["steps"]
             case "close_search" | "reopen_search":
                 found[body["search"]].open = kind == "reopen_search"
@@ -81,6 +95,25 @@ def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
 def voided(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, str]]:
     """Return (use, reason) of each use of the records for which the owner gave up the data set's total."""
     return [(body["use"], body["why"]) for kind, body in entries if kind == "void"]
+
+
+def capped(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[float, float, float | None] | None:
+    """Return (ε, δ, Rényi order or None) of the cap that the owner set last; None if no cap was set."""
+    caps = [(body["epsilon"], body["delta"], body.get("order")) for kind, body in entries if kind == "cap"]
+    return caps[-1] if caps else None
+
+
+def within_sums(cap: tuple[float, float, float | None] | None, epsilon: Decimal, delta: Decimal) -> bool | None:
+    """Return whether a total fits the cap by the sums of ε and of δ; None without a cap.
+
+    If the cap has a Rényi order, the sums may use half of δ. If they do not fit, the order may still admit the total,
+    which is not decided here, so the result is None.
+    """
+    if cap is None:
+        return None
+    rules = 1 if cap[2] is None else 2
+    fits = epsilon <= Decimal(repr(float(cap[0]))) and rules * delta <= Decimal(repr(float(cap[1])))
+    return True if fits else None if rules == 2 else False
 
 
 def may_make(body: Mapping[str, Any], run: tuple[float, float, int]) -> bool:
@@ -101,7 +134,8 @@ def _opened(body: Mapping[str, Any]) -> Counted:
     filters = {"training": body["filter"]}
     if body["validation"] is not None:
         filters["validation"] = body["validation"]["filter"]
-    return Counted(body["epsilon"], body["delta"], filters)
+    blocks, mirror_of = tuple(body.get("blocks", ())), body.get("mirror_of")
+    return Counted(body["epsilon"], body["delta"], filters, blocks=blocks, mirror_of=mirror_of)
 
 
 def _mechanism(body: Mapping[str, Any]) -> tuple[float, float]:
