@@ -37,6 +37,7 @@ def test_less_epsilon_more_trials_and_a_larger_clip_lower_the_domain() -> None:
     assert rate(of("search.space={lr: default}", "privacy.epsilon=0.1")).high < base
     assert rate(of("search.space={lr: default}", "search.trials=200")).high < base
     assert rate(of("search.space={lr: default, C: 3.0}")).high < base
+    assert rate(of("search.space={lr: default}", "search.full_runs=2")).high > base
     assert (
         rate(of("search.space={lr: default}", "privacy.accounting=public", "search.public={name: fashion_mnist}")).high
         > base

@@ -101,10 +101,18 @@ def _noise(raw: Mapping[str, object], experiment: Experiment, *, sample_rate: fl
     asked = raw.get("noise_multiplier", privacy.noise_multiplier)
     if asked != "auto":
         return _middle({"noise_multiplier": asked}, "noise_multiplier", 1.0)
-    runs = _RUNS.get(privacy.accounting, float(experiment.search.trials))
+    runs = _RUNS.get(privacy.accounting, _composed_runs(experiment))
     return estimated_noise(
         epsilon=privacy.epsilon, delta=privacy.delta, sample_rate=sample_rate, steps=max(1.0, steps * runs)
     )
+
+
+def _composed_runs(experiment: Experiment) -> float:
+    """Return the number of whole runs for which an open search is planned; about the root of the trials for `auto`."""
+    trials, planned = float(experiment.search.trials), experiment.search.full_runs
+    if planned is None:
+        return trials
+    return sqrt(trials) if isinstance(planned, str) else min(trials, float(planned))
 
 
 def _shape(experiment: Experiment) -> tuple[tuple[int, ...] | None, int]:
