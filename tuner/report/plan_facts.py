@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from search_spaces.domains import Categorical, as_yaml
+from search_spaces.spaces import DIVIDES
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder
 from tuner.privacy.card.claims import guarantee_words
 from tuner.report.facts import dataset_line
@@ -95,7 +96,8 @@ def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
     for name in space.unimodal:
         scales = [each for each in space.scales(name) if not isinstance(dict(space.parameters)[each], Categorical)]
         if scales:
-            product = " × ".join((name, *scales))
+            product = " × ".join((name, *(each for each in scales if each not in DIVIDES)))
+            product += "".join(f" / {each}" for each in scales if each in DIVIDES)
             comparable = f"{name} values are comparable only if the other factors are equal"
             facts.append(("modelled", f"{product}, an absolute standard deviation: {comparable}"))
     if canonical_sampler(search.sampler.name) == "unimodal":
