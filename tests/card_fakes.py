@@ -87,13 +87,26 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
         "unit": "user",
         "division": division_of({record: [str(record // 3)] for record in range(30)}),
     },
+    "blocks": {
+        "filter": TotalSteps(MECHANISM, 1000),
+        "epsilon": 4.0,
+        "dataset": "sales/2026-10",
+        "blocks": ("sales/2026-11",),
+    },
     "public": {"filter": TotalSteps(MECHANISM, 200), "epsilon": 2.0, "details": {"public_search": PUBLIC}},
 }
 
 
 def open_first(ledger: Ledger, *, details: Mapping[str, Any] = DETAILS, **settings: Any) -> None:  # noqa: ANN401 - as `Ledger.open_search`
     """Open a search `first` whose entry says what a sweep's would."""
-    ledger.open_search("digits", "first", delta=1e-5, details={**DETAILS, **details}, **settings)
+    dataset = settings.pop("dataset", "digits")
+    ledger.open_search(dataset, "first", delta=1e-5, details={**DETAILS, **details}, **settings)
+
+
+def set_caps(ledger: Ledger, kind: str) -> None:
+    """Set a cap of the data set of that kind of search, or of each of its blocks."""
+    for dataset in (KINDS[kind].get("dataset", "digits"), *KINDS[kind].get("blocks", ())):
+        ledger.set_cap(dataset, 20.0, 1e-3)
 
 
 def charged(ledger: Ledger, kind: str) -> CardFacts:

@@ -20,14 +20,14 @@ BARS = {
     "forged.controls_confirmed": at_least(1.0),
 }
 _TESTS: Final = Path(__file__).resolve().parents[2] / "tests"
-_EVERY: Final = 6  # a quick run checks one card of six
+_EVERY: Final = 6  # a quick run checks one card of six, and one ledger of two
 
 
 def measure(settings: Settings, results: Results) -> None:
     """Forge cards and ledgers, and check each."""
     if str(_TESTS) not in sys.path:
         sys.path.insert(0, str(_TESTS))  # the cards of every mode are those of the tests
-    from card_fakes import KINDS, charged
+    from card_fakes import KINDS, charged, set_caps
 
     from benchmarks.audit.forging import all_forged, forged_chains, forger
     from tuner.errors import TunerError
@@ -44,7 +44,7 @@ def measure(settings: Settings, results: Results) -> None:
         cards = {}
         for kind in KINDS:
             ledger = Ledger.open(f"sqlite:///{folder}/{kind}.db")
-            ledger.set_cap("digits", 20.0, 1e-3)
+            set_caps(ledger, kind)
             facts = replace(charged(ledger, kind), files={"model.safetensors": "a" * 64})
             cards[kind] = (ledger, issue_card(ledger, facts))
         with forger():
@@ -61,20 +61,22 @@ def measure(settings: Settings, results: Results) -> None:
                         missed.append((kind, path, forgery))
                     else:
                         own_changed[word] += 1
-        # A forged chain must be found by the chain's own check, or by the card, with nothing left out.
+        # A forged chain must be found by the check of the card, with nothing left out. The entries of a search over
+        # blocks are in the chains of all its blocks.
         chains = (
             (card, forging)
             for kind, (_, card) in cards.items()
-            if not settings.quick or kind == "total_steps"
+            if not settings.quick or kind in {"total_steps", "blocks"}
             for forging in forged_chains(folder / f"{kind}.db", folder)
         )
-        for card, (what, file) in chains:
+        for number, (card, (what, file)) in enumerate(chains):
+            if settings.quick and number % 2:
+                continue
             count["ledgers"] += 1
             found = False
             with contextlib.suppress(TunerError):
                 found = True
                 forged = Ledger.open(f"sqlite:///{file}", create=False)
-                forged.verify_chain()
                 found = check_card(card, forged).answer == "no"
             if not found:
                 missed.append(("ledger", what, ""))

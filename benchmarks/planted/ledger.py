@@ -67,7 +67,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="leased-steps-refunded",
         breaks="steps that were charged and never taken go back to the budget",
-        file="tuner/privacy/ledger/rules.py",
+        file="tuner/privacy/ledger/search_rules.py",
         old="replace(trial, settled=True, taken=taken)",
         new="replace(trial, settled=True, taken=taken, leased=min(trial.leased, taken), "
         "reserved=min(trial.leased, taken))",
@@ -76,7 +76,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="leased-without-reservation",
         breaks="a trial leases more steps than it reserved",
-        file="tuner/privacy/ledger/rules.py",
+        file="tuner/privacy/ledger/search_rules.py",
         old="    if steps > before.outstanding:\n",
         new="    if steps > before.outstanding + 10**9:\n",
         test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
@@ -92,7 +92,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="promised-without-looking",
         breaks="a trial is promised steps that the filter does not hold",
-        file="tuner/privacy/ledger/rules.py",
+        file="tuner/privacy/ledger/search_rules.py",
         old="    if steps > left:\n",
         new="    if steps > left + 10**9:\n",
         test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
@@ -108,7 +108,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="closed-search-charged",
         breaks="a closed search reserves and leases steps",
-        file="tuner/privacy/ledger/rules.py",
+        file="tuner/privacy/ledger/search_rules.py",
         old='    if search.status != "open":\n        raise LedgerError(\n            "search-not-open", f"Search',
         new='    if search.status == "never":\n        raise LedgerError(\n            "search-not-open", f"Search',
         test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
@@ -116,7 +116,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="trial-changes-its-mechanism",
         breaks="a trial that reserved cheap steps reserves expensive ones at the same price",
-        file="tuner/privacy/ledger/rules.py",
+        file="tuner/privacy/ledger/search_rules.py",
         old="if before.mechanism not in {None, mechanism}:",
         new="if before.mechanism is mechanism:",
         test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
@@ -124,7 +124,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="leased-other-than-reserved",
         breaks="a trial leases expensive steps although it reserved cheap ones",
-        file="tuner/privacy/ledger/rules.py",
+        file="tuner/privacy/ledger/search_rules.py",
         old="    if mechanism != before.mechanism:\n",
         new="    if before.mechanism is None:\n",
         test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
@@ -280,7 +280,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="filter-larger-than-its-search",
         breaks="a search is opened whose filter costs more than it claims",
-        file="tuner/privacy/ledger/ledger.py",
+        file="tuner/privacy/ledger/admission.py",
         old="    if not needed <= epsilon:",
         new="    if not needed <= 2 * epsilon:",
         test="tests/privacy/ledger/test_ledger.py::test_a_search_must_fit_its_own_cap",

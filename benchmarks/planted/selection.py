@@ -91,7 +91,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="sealed-search-begun-twice",
         breaks="a sealed search that is charged once makes its runs a second time",
-        file="tuner/privacy/ledger/rules.py",
+        file="tuner/privacy/ledger/search_rules.py",
         old='if not whole or search.status != "open" or search.begun:',
         new="if not whole:",
         test="tests/privacy/ledger/test_ledger.py::test_a_sealed_search_is_charged_once_and_as_a_whole",

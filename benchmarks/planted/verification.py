@@ -40,6 +40,31 @@ FAULTS: tuple[Fault, ...] = (
         test="tests/privacy/verify/test_checks.py::test_a_changed_ledger_is_refused",
     ),
     Fault(
+        name="second-block-total-not-verified",
+        breaks="the total of a search's second block is confirmed by the accountant that made it alone",
+        file="tuner/privacy/verify/second_opinion.py",
+        old="    for row in rows or ():\n",
+        new="    for row in (rows or ())[:1]:\n",
+        test="tests/privacy/verify/test_card_of_blocks.py"
+        "::test_a_row_that_the_first_accountant_gets_wrong_is_found_by_the_second",
+    ),
+    Fault(
+        name="second-block-chain-not-verified",
+        breaks="a card is confirmed on a ledger whose entries on the search's second block were changed",
+        file="tuner/privacy/verify/checks.py",
+        old="        for block in names:\n",
+        new="        for block in names[:1]:\n",
+        test="tests/privacy/verify/test_card_of_blocks.py::test_a_ledger_whose_second_block_was_edited_is_found",
+    ),
+    Fault(
+        name="void-block-hidden",
+        breaks="the first line of every view shows the cap of one block and hides the void total of another",
+        file="tuner/privacy/card/claims.py",
+        old="    if void:\n",
+        new="    if void and not held:\n",
+        test="tests/privacy/card/test_totals.py::test_a_block_that_no_cap_bounds_is_never_hidden_behind_others",
+    ),
+    Fault(
         name="card-never-issued",
         breaks="a card is confirmed that its ledger never issued",
         file="tuner/privacy/verify/checks.py",

@@ -10,6 +10,7 @@ from command_fakes import STEPS, Tune, write_images
 
 from trainables import data
 from trainables.data import DatasetRequest, load_records
+from tuner.privacy.ledger.ledger import Ledger
 
 OWN = {
     "dataset": {"name": "sales", "path": "sales.npz", "public_size": 500, "block": ["2026-11", "2026-10"]},
@@ -34,7 +35,7 @@ def test_a_search_is_charged_to_its_blocks_and_says_so(sales: Tune) -> None:
     for block in ("2026-10", "2026-11"):
         sales("budget", "set", f"sales/{block}", "--epsilon", "30", "--delta", "1e-4")
     sales("run", sales.write(**OWN), "--local", "--quiet")
-    shown = {each["dataset"]: each for each in sales("budget", "show", "--json").json["datasets"]}
+    shown = {each["dataset"]: each for each in sales("budget", "show", "sales", "--json").json["datasets"]}
     assert {name: each["committed"]["epsilon"] for name, each in shown.items()} == {
         "sales/2026-10": 20.0,
         "sales/2026-11": 20.0,
@@ -42,7 +43,7 @@ def test_a_search_is_charged_to_its_blocks_and_says_so(sales: Tune) -> None:
     assert shown["sales/2026-10"]["searches"][0]["steps_spent"] > 0
     sales("export", "tiny")
     card = json.loads((sales.folder / "exports" / "tiny" / "privacy_card.json").read_text())
-    assert card["dataset_budget"]["blocks"] == ["sales/2026-10", "sales/2026-11"]
+    assert [row["dataset"] for row in card["dataset_budget"]["blocks"]] == ["sales/2026-10", "sales/2026-11"]
     assert "the word of the data's owner" in (sales.folder / "exports" / "tiny" / "privacy_card.md").read_text()
     sales("verify", "exports/tiny/privacy_card.json")
     sales("budget", "report", "sales/2026-11", "--out", "page.html")
@@ -119,3 +120,26 @@ def test_a_file_without_blocks_is_refused(tune: Tune) -> None:
     write_images(tune.folder / "sales.npz", 500)
     assert "block_train" in tune("run", tune.write(**OWN), "--local", code=2).err
     assert tune.entries == []
+
+
+def test_every_view_has_the_total_of_each_block(sales: Tune) -> None:
+    """The second block of the table has no cap and a void total, and no view hides it behind the first one's cap."""
+    file = sales.write(**{**OWN, "search__trials": 1})
+    sales("budget", "set", "sales/2026-10", "--epsilon", "30", "--delta", "1e-4")
+    sales("budget", "set", "sales/2026-11", "--epsilon", "25", "--delta", "1e-4")
+    capped = sales("plan", file, "--no-timing", "--json").json
+    assert "at most ε = 30, δ = 0.0001, the largest of their caps" in capped["claim"]
+    assert [each["cap"]["epsilon"] for each in capped["datasets"]] == [30.0, 25.0]
+    Ledger.open(sales.ledger_url).void_total("sales/2026-11", use="public", why="w", sweep="s")
+    page = sales.folder / "page.html"
+    views = {"plan": sales("plan", file, "--no-timing").text, "run": sales("run", file, "--local").text}
+    sales("report", "tiny", "--out", str(page))
+    views["report"] = page.read_text()
+    sales("export", "tiny")
+    views["card"] = (sales.folder / "exports" / "tiny" / "privacy_card.md").read_text()
+    views["verify"] = sales("verify", "exports/tiny/privacy_card.json").text
+    for name, view in views.items():
+        assert "The TOTAL of sales/2026-11 is VOID" in " ".join(view.split()), name
+    assert all(f"sales/2026-{month}: 1 search" in views["report"] for month in (10, 11))
+    sales("budget", "report", "sales/2026-10", "--out", str(page))
+    assert "also counts on sales/2026-11" in page.read_text()

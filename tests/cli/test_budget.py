@@ -48,7 +48,7 @@ def test_the_cap_of_the_data_holds_over_searches(tune: Tune) -> None:
     assert "[dataset-cap-exceeded]" in tune("run", file, "--local", code=3).err
     assert (tune.sweeps, tune.entries, len(tune.mlflow_runs())) == (folders, entries, runs)
     planned = tune("plan", file, "--no-timing", "--json", code=3).json
-    assert planned["dataset_cap"].items() >= {"epsilon": 10.0, "delta": 1e-4}.items()
+    assert planned["datasets"][0]["cap"].items() >= {"epsilon": 10.0, "delta": 1e-4}.items()
     assert "[dataset-cap-exceeded]" in planned["refused"]
     shown = tune("budget", "--json").json["datasets"][0]
     assert shown["committed"]["epsilon"] == 8.5

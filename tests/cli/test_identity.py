@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sqlite3
@@ -180,3 +181,30 @@ def test_a_file_that_nobody_entered_voids_the_totals_of_all_own_records(held: Tu
     held("resume", "guess", "--local", "--quiet", "--set", "search.trials=2")
     assert held.entries.count("void") == 1
     assert "[records-not-admitted]" in held("run", file, "--local", code=3).err, "for one sweep only"
+
+
+def test_a_damaged_data_set_does_not_stop_another_total_from_becoming_void(held: Tune) -> None:
+    """It cannot be entered there, and this is said. A use of the damaged set itself is refused by its damage."""
+    held("budget", "set", "twin", *CAP)
+    write_records(held.folder / "twin.npz", key=7)
+    held("run", write_own(held, "twin", dataset__path="twin.npz"), "--local", "--quiet")
+    with contextlib.closing(sqlite3.connect(held.folder / "dp-tuner" / "ledger.db")) as raw:
+        for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            raw.execute(f"DROP TRIGGER {name}")
+        raw.execute("UPDATE heads SET seq = seq + 1 WHERE dataset = 'twin'")
+        raw.commit()
+    entries = len(held.entries)
+    void = ("--local", "--quiet", "--void-total", "we know")
+    mine = held("run", write_own(held, "twin", dataset__path="twin.npz", **OPEN), *void, code=1)
+    assert "[ledger-damaged]" in mine.err
+    assert "twin" in mine.err
+    assert len(held.entries) == entries, "nothing was written"
+    assert len(held.sweeps) == 2
+    file = write_own(held, "guess", dataset__path="wrong.npz", **OPEN)
+    assert "[records-not-admitted]" in held("run", file, "--local", code=3).err
+    said = held("run", file, "--local", "--void-total", "we know")
+    assert "the total of twin could not be entered as void" in said.text
+    assert len(held.entries) == entries + 1
+    ledger = Ledger.open(held.ledger_url)
+    assert [void.why for void in ledger.dataset_state("own").voids] == ["we know"]
+    held("resume", "guess", "--local", "--quiet", "--set", "search.trials=2")

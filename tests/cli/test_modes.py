@@ -157,7 +157,13 @@ def check_card(tune: Tune, mode: str, parameters: dict[str, Any]) -> None:
         assert plan["epsilon_at_cap"] == pytest.approx(winner["single_run_epsilon"], rel=1e-6)
 
 
-@pytest.mark.parametrize("mode", ["protected coupon_book", "fixed_order", "protected users"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "protected coupon_book",
+        *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("fixed_order", "protected users")),
+    ],
+)
 def test_one_that_was_cut_off_goes_on_under_its_cap(
     tune: Tune, owned: None, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:

@@ -109,6 +109,7 @@ def test_a_unimodal_search_is_the_same_on_ray(tmp_path: Path, ray_two_slots: Non
     assert any("replica_of" in trial.user_attrs for trial in trials)
 
 
+@pytest.mark.slow
 def test_a_unimodal_search_limits_concurrent_trials(tmp_path: Path, ray_two_slots: None) -> None:
     watch = MostRunning()
     ours = unimodal(tmp_path)

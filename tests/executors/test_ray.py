@@ -29,6 +29,7 @@ from tuner.study.driver import RAISED
 from tuner.study.types import Ask, Decision, Stop, StopReason, Suggestion, TrialShape
 
 
+@pytest.mark.slow
 def test_faults_budget_and_concurrency_together(tmp_path: Path, ray_two_slots: None) -> None:
     recorder, watch = Recorder(), MostRunning()
     faults = {"raise_in": (1,), "nan_in": (2,)}
@@ -65,6 +66,7 @@ def test_a_lost_worker_whose_repetition_does_not_fit_is_failed(tmp_path: Path, r
     assert sweep.draws == sweep.ledger.leased() == 50
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_sweep_that_continues(tmp_path: Path, ray_two_slots: None) -> None:
     before = signal.getsignal(signal.SIGINT)
     interrupting = Recorder(lambda n: signal.raise_signal(signal.SIGINT) if n == 7 else None)
@@ -81,6 +83,7 @@ def test_ctrl_c_leaves_a_sweep_that_continues(tmp_path: Path, ray_two_slots: Non
     assert resumed.ledger.outstanding() == {}
 
 
+@pytest.mark.slow
 def test_an_error_of_the_driver_is_raised_as_it_is(tmp_path: Path, ray_two_slots: None) -> None:
     def broken(_report: int) -> None:
         raise LedgerError("ledger-damaged", "the chain is broken")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from card_fakes import KINDS, IssuedCards, charged
+from card_fakes import KINDS, IssuedCards, charged, set_caps
 from ledgers import MECHANISM
 
 from tuner.privacy.accountant.filters import TotalSteps
@@ -36,7 +36,7 @@ def issued_cards(tmp_path_factory: pytest.TempPathFactory) -> IssuedCards:
     found = {}
     for kind in KINDS:
         ledger = Ledger.open(f"sqlite:///{tmp_path_factory.mktemp('cards')}/{kind}.db")
-        ledger.set_cap("digits", 20.0, 1e-3)
+        set_caps(ledger, kind)
         facts = replace(charged(ledger, kind), files={"model.safetensors": "a" * 64})
         found[kind] = (ledger, issue_card(ledger, facts))
     return found

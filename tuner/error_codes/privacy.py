@@ -77,6 +77,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "whole number. For this card it is not whole, so the card and the charged search have different public sizes.",
         "card-run-not-charged": "A card is issued for a charged run, but the ledger has no charged steps of this run. "
         "Check the search, the trial and the ledger.",
+        "card-block-missing": "A search over blocks of a table counts on each block, so its card states the total of "
+        "each, from its first charge on. Give the states of all its blocks.",
         "card-search-unknown": "The ledger does not have the card's search on the card's data set. Give the ledger in "
         "which that search was charged.",
         "card-text-changed": "A card is verified byte for byte, and this file was edited, reformatted or cut off. Use "

@@ -129,8 +129,8 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         preprocessing=_preprocessing(about),
     )
     # Build the card before anything is written: if it is refused, no file was written and the test set was not used.
-    state = ledger.dataset_state(charged.dataset)
-    build_card(facts, state=state)
+    state, *others = ledger.states_of(charged.datasets)
+    build_card(facts, state=state, others=others)
     origin = {"ledger": ledger.id, "entries": state.seq, "head": state.head}
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -33,25 +33,23 @@ __all__ = ["budget_values", "enter_public", "grant", "revoke", "set_cap", "write
 
 
 def budget_values(url: str, dataset: str | None) -> dict[str, Any]:
-    """Return the facts of one data set in a ledger, or of all its data sets.
+    """Return the facts of one data set in a ledger, of all blocks of a table, or of all its data sets.
 
     Raises:
         InputError: no ledger exists, or it has no such data set.
-        LedgerCorruptError: the data set is damaged. If `dataset` is None, damaged data sets are listed instead.
+        LedgerCorruptError: the data set is damaged. Of several, damaged data sets are listed instead.
     """
-    if dataset is None:
-        ledger = _opened(url)
-        names = ledger.datasets()
-    else:
+    ledger = _opened(url)
+    names = tuple(name for name in ledger.datasets() if dataset is None or table_of(name) == dataset)
+    one = dataset is not None and (dataset in names or not names)
+    if dataset is not None and one:
         ledger, owner = _ledger_and_owner(url, dataset)
         names = (owner,)
     damaged = {name: str(error) for name, error in ledger.damage().items()}
     return {
         "ledger": ledger.url,
         "ledger_id": ledger.id,
-        "datasets": [
-            _shown(ledger, ledger.dataset_state(name)) for name in names if dataset is not None or name not in damaged
-        ],
+        "datasets": [_shown(ledger, ledger.dataset_state(name)) for name in names if one or name not in damaged],
         "damaged": damaged,
     }
 

@@ -53,24 +53,22 @@ PUBLIC_CLAIM = (
 """Sentence about a search on public records, which has no guarantee."""
 
 
-def claim_headline(plan: Plan, dataset: DatasetState | None, *, ledger: str, owner: str = "") -> str:
-    """Return the first line of every view of a search: what is claimed, of this search and of all on the data set.
+def claim_headline(plan: Plan, datasets: Sequence[DatasetState], *, ledger: str, owners: Sequence[str] = ()) -> str:
+    """Return the first line of every view of a search: what is claimed, of this search and of all on its records.
 
     Args:
         plan: the search's plan.
-        dataset: state of the data set in the ledger; None if there is no ledger yet.
+        datasets: states in the ledger of the data set, or of each block; empty if there is no ledger yet.
         ledger: URL of the ledger.
-        owner: the ledger's name of the records, needed if `dataset` is None and no search has begun.
+        owners: the ledger's names of the records, needed if there is no ledger yet.
     """
     if not plan.private:
         return NOTHING_CLAIMED
-    option, total = ledger_option(ledger), None
-    if dataset is not None:
-        total = Total.of_state(dataset, ledger_option=option)
-    elif owner:
-        total = Total(dataset=owner, ledger_option=option)
+    option = ledger_option(ledger)
+    totals = [Total.of_state(dataset, ledger_option=option) for dataset in datasets]
+    totals = totals or [Total(dataset=owner, ledger_option=option) for owner in owners]
     protected = plan.validation is not None
-    return claim_line(plan.epsilon, plan.delta, total, mode=plan.mode, unit=plan.unit, protected=protected)
+    return claim_line(plan.epsilon, plan.delta, totals, mode=plan.mode, unit=plan.unit, protected=protected)
 
 
 def ledger_option(url: str) -> str:
@@ -155,7 +153,7 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     shown: dict[str, Any] = {
         "state": state_of(sweep),
         "budget": None if budget is None else budget.view(),
-        "dataset": None if ledger is None else ledger.dataset_state(ledger.search_state(sweep.id).dataset),
+        "datasets": () if ledger is None else ledger.states_of(ledger.search_state(sweep.id).datasets),
     }
     if plan.mode.runs_hidden:
         report = sealed_report(sweep, experiment, plan, winner=read_winner(sweep), **shown)
@@ -230,7 +228,7 @@ def sweep_report(
     state: str,
     trials: Sequence[TrialRow],
     budget: BudgetView | None,
-    dataset: DatasetState | None,
+    datasets: Sequence[DatasetState],
     reason: str = "",
     chosen: Chosen | None = None,
     study: Study | None = None,
@@ -239,7 +237,7 @@ def sweep_report(
     rows = tuple(trials)
     if state not in RUNNING:
         rows = tuple(replace(row, state=CUT_OFF) if row.state == "running" else row for row in rows)
-    facts, headline = [], claim_headline(plan, dataset, ledger=experiment.ledger)
+    facts, headline = [], claim_headline(plan, datasets, ledger=experiment.ledger)
     if plan.mode.searches_public:
         headline = PUBLIC_SEARCH
         plan = on_public(plan)
@@ -256,8 +254,8 @@ def sweep_report(
     error = None if plan.validation is None else plan.validation.standard_error
     if error is not None:
         facts.append(("score noise", f"± {100 * error:.2g} points (standard error)"))
-    if dataset is not None:
-        facts.append(("data set", f"{dataset.dataset}: {dataset_line(dataset)}"))
+    for dataset in datasets:
+        facts.append(("data set" if len(datasets) == 1 else "block", f"{dataset.dataset}: {dataset_line(dataset)}"))
     misfits, excluded = _not_started(study)
     if excluded:
         facts.append(("excluded", f"{plural(excluded, 'candidate')} before the first step, at no cost"))
@@ -300,7 +298,7 @@ def sealed_report(
 ) -> SweepReport:
     """Return the report of a sealed sweep. It shows the released winner, if any, and nothing about the other runs.
 
-    `shown` contains the arguments of `sweep_report` for the state, the budget and the data set.
+    `shown` contains the arguments of `sweep_report` for the state, the budget and the data sets.
     """
     rows, reason = [], ""
     if winner is not None and winner.found:

@@ -38,7 +38,7 @@ def plan_text(
     *,
     source: str,
     claim: str,
-    dataset: DatasetState | None = None,
+    datasets: Sequence[DatasetState] = (),
     warnings: Sequence[str] = (),
     wall_time: str = "",
     comparison: Sequence[ModeRow] = (),
@@ -51,7 +51,7 @@ def plan_text(
         plan: the plan.
         claim: first line, from `tuner.report.facts.claim_headline`.
         source: the experiment file, and whether it is shipped with the program.
-        dataset: state of the data set in the ledger.
+        datasets: states in the ledger of the data set, or of each block that the search uses.
         warnings: warnings about the experiment and the plan.
         wall_time: estimate of the wall time.
         comparison: noise and number of runs for the same budget in each mode.
@@ -65,8 +65,10 @@ def plan_text(
         sentence = "NOT PRIVATE: privacy.private is false. Nothing is charged and nothing is claimed."
         return PlanText(title=plan.name, claim=claim, facts=tuple(facts), sentence=sentence, warnings=tuple(warnings))
     facts += [*_cap(plan), *rows.cost(plan)]
-    if dataset is not None:
-        facts += [("data set so far", dataset_line(dataset)), *_share(dataset, user)]
+    for dataset in datasets:
+        block = "" if len(datasets) == 1 else f" of {dataset.dataset}"
+        facts += [(f"{block.removeprefix(' of ') or 'data set'} so far", dataset_line(dataset))]
+        facts += _share(dataset, user, block)
     if wall_time:
         facts.append(("wall time", wall_time))
     return PlanText(
@@ -129,7 +131,7 @@ def plan_warnings(plan: Plan) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _share(dataset: DatasetState, user: str) -> Iterator[tuple[str, str]]:
+def _share(dataset: DatasetState, user: str, block: str) -> Iterator[tuple[str, str]]:
     """Return the user's share of a divided cap."""
     from tuner.privacy.ledger.history import share_lines
 
@@ -142,7 +144,7 @@ def _share(dataset: DatasetState, user: str) -> Iterator[tuple[str, str]]:
         said = f"granted ε = {epsilon:g}, δ = {delta:g}; left ε = {left[0]:g}, δ = {left[1]:g}"
         if not epsilon:
             said = "revoked: you can start no search until a share is granted"
-    yield f"your share ({user})", said
+    yield f"your share ({user}){block}", said
 
 
 def _trains(plan: Plan) -> str:

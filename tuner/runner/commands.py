@@ -20,7 +20,7 @@ from tuner.runner.start import continue_sweep, start_sweep
 from tuner.sweep import folder as sweeps
 from tuner.sweep.dataset_cap import set_first_cap
 from tuner.sweep.preflight import check_startable, check_tracking, prepare
-from tuner.sweep.registration import ledger_state, require_origin
+from tuner.sweep.registration import ledger_states, require_origin
 from tuner.sweep.sealed import read_winner
 from tuner.sweep.status import is_finished
 
@@ -62,7 +62,7 @@ def run_file(
     if cap is not None:
         set_first_cap(prepared, cap, say=options.say)
     if not options.as_json:
-        show_plan(prepared, ledger_state(prepared))
+        show_plan(prepared, ledger_states(prepared))
     if dry_run:
         if options.as_json:
             click.echo(json.dumps(prepared.plan.as_dict(), indent=2))
@@ -94,7 +94,7 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
         )
     check_startable(prepared)
     if not options.as_json:
-        show_plan(prepared, ledger_state(prepared))
+        show_plan(prepared, ledger_states(prepared))
     sweep, ended = start_sweep(prepared, replace(options, next_commands=False))
     return export_command(sweep, out, options) if ended.code == 0 else ended.code
 

@@ -133,8 +133,8 @@ def run_open(
 def _headline(prepared: ReadySearch, ledger: Ledger | None, claim: str) -> str:
     if claim:
         return PUBLIC_SEARCH
-    dataset = None if ledger is None else ledger.dataset_state(prepared.owner)
-    return claim_headline(prepared.plan, dataset, ledger=prepared.experiment.ledger)
+    datasets = () if ledger is None else ledger.states_of(prepared.owners)
+    return claim_headline(prepared.plan, datasets, ledger=prepared.experiment.ledger)
 
 
 def _trials(study: Study, prepared: ReadySearch) -> tuple[TrialView, ...]:
@@ -242,7 +242,7 @@ def _conclude(
         reason=stop.detail,
         trials=[TrialRow.of(trial) for trial in trials],
         budget=None if ledger is None else SearchBudget(ledger, sweep.id).view(),
-        dataset=None if ledger is None else ledger.dataset_state(prepared.owner),
+        datasets=() if ledger is None else ledger.states_of(prepared.owners),
         chosen=chosen,
         study=study,
     )

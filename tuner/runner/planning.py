@@ -23,7 +23,7 @@ from tuner.report.text import console, plan_panel
 from tuner.study.promotion import each_level
 from tuner.sweep.identity import naming_warnings
 from tuner.sweep.preflight import ReadySearch, check_model, prepare, running_own_model
-from tuner.sweep.registration import dataset_refusal, ledger_state, ledger_user, require_origin
+from tuner.sweep.registration import dataset_refusal, ledger_states, ledger_user, require_origin
 from tuner.sweep.settings import split_of
 from tuner.sweep.sweep_study import check_search
 from tuner.sweep.trial_spec import training_spec
@@ -63,45 +63,42 @@ def plan_command(
     check_search(prepared.experiment, prepared.plan.rungs)
     check_model(prepared)
     require_origin(prepared)
-    dataset = ledger_state(prepared)
-    refusal = dataset_refusal(prepared, dataset)
+    datasets = ledger_states(prepared)
+    refusal = dataset_refusal(prepared, datasets)
     modes = comparison(prepared.plan) if prepared.plan.private else ()
     seconds = _guess_wall_time(prepared) if timing else None
     if say is not None:
         show_plan(
             prepared,
-            dataset,
+            datasets,
             wall_time=f"training alone {_seconds_in_words(seconds)} (estimated from a few steps on random numbers)"
             if seconds
             else "",
             comparison=modes,
-            user=ledger_user(prepared) if dataset is not None else "",
+            user=ledger_user(prepared) if datasets else "",
         )
         if refusal is None:
             say(f"next: tune run {file}{''.join(f' --set {shlex.quote(each)}' for each in overrides)}")
-    committed = None if dataset is None else {"epsilon": dataset.committed_epsilon, "delta": dataset.committed_delta}
-    cap = None if dataset is None or dataset.cap is None else vars(dataset.cap)
     values = {
-        "claim": _headline(prepared, dataset),
+        "claim": _headline(prepared, datasets),
         **prepared.plan.as_dict(),
         "comparison": [asdict(row) for row in modes],
-        "dataset_committed": committed,
-        "dataset_cap": cap,
+        "datasets": [_total(dataset) for dataset in datasets],
         "refused": None if refusal is None else str(refusal),
-        "warnings": list(_warnings(prepared, dataset)),
+        "warnings": list(_warnings(prepared, datasets)),
         "wall_time_seconds": seconds,
     }
     return values, refusal
 
 
-def show_plan(prepared: ReadySearch, dataset: DatasetState | None, **more: Any) -> None:  # noqa: ANN401 - of `plan_text`
+def show_plan(prepared: ReadySearch, datasets: Sequence[DatasetState], **more: Any) -> None:  # noqa: ANN401 - of `plan_text`
     """Print the plan and its warnings. `more` contains further arguments of `tuner.report.plan_facts.plan_text`."""
     words = plan_text(
         prepared.plan,
-        claim=_headline(prepared, dataset),
+        claim=_headline(prepared, datasets),
         source=prepared.source,
-        dataset=dataset,
-        warnings=_warnings(prepared, dataset),
+        datasets=datasets,
+        warnings=_warnings(prepared, datasets),
         search=search_facts(prepared.experiment),
         **more,
     )
@@ -131,22 +128,31 @@ def _check_own_files(experiment: Experiment) -> None:
             info(request)
 
 
-def _headline(prepared: ReadySearch, dataset: DatasetState | None) -> str:
-    owner = prepared.owner if prepared.plan.private else ""
-    return claim_headline(prepared.plan, dataset, ledger=prepared.experiment.ledger, owner=owner)
+def _headline(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> str:
+    owners = prepared.owners if prepared.plan.private else ()
+    return claim_headline(prepared.plan, datasets, ledger=prepared.experiment.ledger, owners=owners)
 
 
-def _warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str, ...]:
+def _total(dataset: DatasetState) -> dict[str, object]:
+    return {
+        "dataset": dataset.dataset,
+        "committed": {"epsilon": dataset.committed_epsilon, "delta": dataset.committed_delta},
+        "cap": None if dataset.cap is None else vars(dataset.cap),
+        "void": bool(dataset.voids),
+    }
+
+
+def _warnings(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> tuple[str, ...]:
     """Return the warnings of a plan, one sentence each. They should be read before the budget is spent."""
     return (
         *prepared.experiment.warnings(),
         *plan_warnings(prepared.plan),
-        *_split_warnings(prepared, dataset),
+        *_split_warnings(prepared, datasets),
         *naming_warnings(prepared),
     )
 
 
-def _split_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tuple[str, ...]:
+def _split_warnings(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> tuple[str, ...]:
     """Warn if an earlier search on these records used another validation split.
 
     With different splits, a training record of one search may be a validation record of the other. Without protected
@@ -154,7 +160,7 @@ def _split_warnings(prepared: ReadySearch, dataset: DatasetState | None) -> tupl
     each search is charged for training and for validation records.
     """
     here, protected = split_of(prepared.experiment), prepared.plan.validation is not None
-    earlier = () if dataset is None else (each for each in dataset.searches if each.counts)
+    earlier = (each for dataset in datasets for each in dataset.searches if each.counts)
     unlike = (each for each in earlier if each.details.get("split") not in (None, here))
     other = next((each for each in unlike if not (protected and each.validation is not None)), None)
     if other is None:

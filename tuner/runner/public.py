@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainables.data import check_present, info
 from trainables.wall import logging_to
-from tuner.errors import BudgetRefusedError, InputError, TunerError
+from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, TunerError
 from tuner.experiment import load_experiment
 from tuner.files import write_text
 from tuner.privacy.modes import COMPOSITION, PUBLIC
@@ -34,7 +34,7 @@ from tuner.sweep.folder import CHARGED, SweepFolder
 from tuner.sweep.identity import admit_open_use
 from tuner.sweep.ledger_head import remember_head, require_head
 from tuner.sweep.preflight import ReadySearch, prepare
-from tuner.sweep.registration import dataset_refusal, ledger_state, open_ledger
+from tuner.sweep.registration import dataset_refusal, ledger_states, open_ledger
 from tuner.sweep.status import FINISHED, resume_command
 from tuner.sweep.sweep_study import open_sweep_study
 from tuner.sweep.trial_spec import seed_of
@@ -57,19 +57,19 @@ def run_public(prepared: ReadySearch, options: RunOptions) -> RunResult:
     prepared = resolved(prepared)
     search = _on_public_records(prepared, options)
     ledger = open_ledger(prepared, say=options.say)  # the charged run may start in a resume, which creates no ledger
-    refusal = dataset_refusal(prepared, ledger_state(prepared))
+    refusal = dataset_refusal(prepared, ledger_states(prepared))
     if refusal is not None:
         raise refusal
     sweep = sweeps.create(Path(prepared.experiment.storage), prepared.experiment.name, mode=PUBLIC)
     with sweeps.hold(sweep), logging_to(sweep.operator_log):
         try:
             _require_public(sweep, prepared, search, options)
-        except BudgetRefusedError:
+        except (BudgetRefusedError, LedgerCorruptError):
             shutil.rmtree(sweep.root)
             raise
         write_new_sweep(sweep, prepared)
         if ledger is not None:
-            remember_head(sweep, ledger, (prepared.owner, *prepared.other_blocks))
+            remember_head(sweep, ledger, prepared.owners)
         return _run_both(sweep, prepared, search, options)
 
 
@@ -130,7 +130,7 @@ def _on_public_records(prepared: ReadySearch, options: RunOptions) -> ReadySearc
 def _require_public(sweep: SweepFolder, prepared: ReadySearch, search: ReadySearch, options: RunOptions) -> None:
     """Raise a BudgetRefusedError if the ledger does not admit the public records. It may hold them as private."""
     use = admit_open_use(prepared.experiment.ledger, search.request, beside=prepared.request)
-    use.require(sweep.id, void=options.void_total)
+    use.require(sweep.id, void=options.void_total, say=options.say)
 
 
 def _run_both(sweep: SweepFolder, prepared: ReadySearch, search: ReadySearch, options: RunOptions) -> RunResult:

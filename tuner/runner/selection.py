@@ -222,7 +222,7 @@ def _conclude(
         state=StopReason.DONE.value,
         winner=winner,
         budget=budget,
-        dataset=ledger.dataset_state(prepared.owner),
+        datasets=ledger.states_of(prepared.owners),
     )
     if not options.as_json:
         console().print(summary(report))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import tuner
 from trainables.data import check_present, info
 from trainables.wall import logging_to
-from tuner.errors import BudgetRefusedError, InputError
+from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError
 from tuner.experiment import load_experiment
 from tuner.files import write_json, write_text
 from tuner.plan.plan import plan_from
@@ -83,6 +83,7 @@ def start_sweep(
     Raises:
         BudgetRefusedError: the search does not fit the data set's cap, or the ledger does not admit the records for a
             search that is not private. The folder is removed.
+        LedgerCorruptError: a data set is damaged. The folder of a search that is not private is removed.
     """
     prepared = resolved(prepared)
     experiment, mode = prepared.experiment, prepared.plan.mode
@@ -97,11 +98,14 @@ def start_sweep(
                 write_json(sweep.public_search, public_search)
             write_new_sweep(sweep, prepared)
             if ledger is None:
-                admit_open_use(experiment.ledger, prepared.request).require(sweep.id, void=options.void_total)
+                admit_open_use(experiment.ledger, prepared.request).require(
+                    sweep.id, void=options.void_total, say=options.say
+                )
             else:
                 enter(ledger, sweep, prepared)
-        except BudgetRefusedError:
-            shutil.rmtree(sweep.root)
+        except (BudgetRefusedError, LedgerCorruptError) as error:
+            if ledger is None or isinstance(error, BudgetRefusedError):  # else the entry may have been written
+                shutil.rmtree(sweep.root)
             raise
         return sweep, _run(sweep, prepared, ledger, options)
 

@@ -48,10 +48,10 @@ def set_first_cap(prepared: ReadySearch, option: str, *, say: Callable[[str], No
             f"`--dataset-cap` must be at least the claim of this search, ε = {prepared.plan.epsilon:g} and δ = "
             f"{prepared.plan.delta:g} (got {option}). Raise it, or lower `privacy.epsilon` and `privacy.delta`.",
         )
-    names, url = (prepared.owner, *prepared.other_blocks), prepared.experiment.ledger
+    names, url = prepared.owners, prepared.experiment.ledger
     if Ledger.exists(url):
         ledger = Ledger.open(url, create=False)
-        states = [ledger.dataset_state(name) for name in names]
+        states = ledger.states_of(names)
         for state in states:
             _require_same(state.cap, epsilon, delta, state.dataset)
         capped = [replace(state, cap=state.cap or DatasetCap(epsilon, delta)) for state in states]

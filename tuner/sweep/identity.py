@@ -14,15 +14,15 @@ from tuner.errors import BudgetRefusedError
 from tuner.privacy.ledger.admission import not_admitted
 from tuner.privacy.ledger.blocks import table_of
 from tuner.privacy.ledger.key import RECORDS_PURPOSE
+from tuner.privacy.ledger.state import DatasetState
 from tuner.sweep.settings import split_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from trainables.data import DatasetInfo, DatasetRequest
     from tuner.experiment import Experiment
     from tuner.privacy.ledger.ledger import Ledger
-    from tuner.privacy.ledger.state import DatasetState
     from tuner.sweep.preflight import ReadySearch
 
 __all__ = [
@@ -98,25 +98,47 @@ class OpenUse:
         ledger: the ledger that the experiment names; None if it does not exist.
         refusal: the error if the ledger does not admit the use; None if it does.
         voided: data sets whose totals would be void with this use.
+        named: those of them that the experiment names. The others are voided because a file may hold their records.
         use: `public` or `not private`.
     """
 
     ledger: Ledger | None
     refusal: BudgetRefusedError | None
     voided: tuple[str, ...]
+    named: frozenset[str]
     use: str
 
-    def require(self, sweep: str, *, void: str | None) -> None:
-        """Raise the refusal, unless the totals are void for this sweep. With `void`, a reason, make them void first."""
+    def require(self, sweep: str, *, void: str | None, say: Callable[[str], None] = lambda _: None) -> None:
+        """Raise the refusal, unless the totals are void for this sweep. With `void`, a reason, make them void first.
+
+        Nothing can be written to a damaged data set, and nothing is claimed for it. If the experiment names it, or no
+        other total is void, its damage is raised, and nothing is written. Otherwise `say` tells it.
+
+        Raises:
+            BudgetRefusedError: the ledger does not admit the use.
+            LedgerCorruptError: the total of a damaged data set would have to be void.
+        """
         if self.refusal is None:
             return
         if self.ledger is None or not self.voided:
             raise self.refusal
-        open_names = [name for name in self.voided if not _is_void(self.ledger.dataset_state(name), sweep)]
-        if open_names and void is None:
+        states = self.ledger.states()
+        found = [states.get(name, DatasetState(dataset=name)) for name in self.voided]
+        damaged = [state for state in found if state.damage is not None]
+        open_names = [state.dataset for state in found if state.damage is None and not _is_void(state, sweep)]
+        if void is None and (open_names or len(damaged) == len(found)):
             raise self.refusal
+        for state in damaged:
+            if state.dataset in self.named or len(damaged) == len(found):
+                state.intact()
         for name in open_names:
             self.ledger.void_total(name, use=self.use, why=str(void), sweep=sweep)
+        for state in damaged:
+            say(
+                f"the total of {state.dataset} could not be entered as void, because its entries are damaged: "
+                f"{state.damage}. Nothing is claimed for it until the ledger is restored. Its owner must know of this "
+                "use then."
+            )
 
 
 def admit_open_use(url: str, request: DatasetRequest, *, beside: DatasetRequest | None = None) -> OpenUse:
@@ -143,6 +165,7 @@ def admit_open_use(url: str, request: DatasetRequest, *, beside: DatasetRequest 
     own = is_own(request)
     named = request.name if own else budget_owner(request)
     voided = [name for name, state in states.items() if table_of(name) == named and state.is_private]
+    mine = {*voided, *(names_in_ledger(beside) if beside is not None else ())}
     if not own:
         # Two shipped data sets are compared by their published contents.
         same = beside is not None and not is_own(beside) and share_records(request, beside)
@@ -159,7 +182,7 @@ def admit_open_use(url: str, request: DatasetRequest, *, beside: DatasetRequest 
             entered = any(found in state.public for state in states.values())
             refused = not entered or any(found in state.fingerprints for state in states.values())
     refusal = not_admitted() if refused else None
-    return OpenUse(ledger, refusal, tuple(dict.fromkeys(voided)), use)
+    return OpenUse(ledger, refusal, tuple(dict.fromkeys(voided)), frozenset(mine), use)
 
 
 def landscape_refusal(experiment: Experiment, request: DatasetRequest, *, split: str) -> BudgetRefusedError | None:

@@ -57,8 +57,7 @@ def remember_head(sweep: SweepFolder, ledger: Ledger, datasets: Sequence[str] = 
     Without `durable`, a loss of power may lose them, but no crash.
     """
     if not datasets:
-        search = ledger.search_state(sweep.id)
-        datasets = (search.dataset, *search.blocks)
+        datasets = ledger.search_state(sweep.id).datasets
     states = ledger.states()
     entries = [[name, states[name].seq, states[name].head] for name in datasets if name in states]
     path, line = sweep.work / _FILE, json.dumps({"ledger": ledger.id, "entries": entries}) + "\n"

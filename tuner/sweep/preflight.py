@@ -61,21 +61,22 @@ class ReadySearch:
     overrides: tuple[str, ...] = ()
     source: str = ""
 
-    @cached_property
+    @property
     def owner(self) -> str:
-        """Name of the records in the ledger. A copy of a shipped data set has the name of that data set.
-
-        For blocks of a table, the name of the first block. `other_blocks` has the others.
-        """
-        return self._owners[0]
+        """The first of `owners`, in which the search has its trials."""
+        return self.owners[0]
 
     @property
     def other_blocks(self) -> tuple[str, ...]:
         """Names in the ledger of the other blocks on which the search counts."""
-        return self._owners[1:]
+        return self.owners[1:]
 
     @cached_property
-    def _owners(self) -> tuple[str, ...]:
+    def owners(self) -> tuple[str, ...]:
+        """Names of the records in the ledger: one for each block of a table, or one.
+
+        A copy of a shipped data set has the name of that data set.
+        """
         name = budget_owner(self.request)
         if self.request.blocks and name != self.request.name:
             raise InputError(

@@ -19,7 +19,7 @@ from tuner.sweep.settings import plan_hash, settings_hash, split_of
 from tuner.sweep.status import SweepState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from trainables.data import DatasetRequest
     from tuner.experiment import Experiment
@@ -36,7 +36,7 @@ __all__ = [
     "enter",
     "hold_to_ledger",
     "leave",
-    "ledger_state",
+    "ledger_states",
     "ledger_user",
     "open_ledger",
     "refusal_at",
@@ -140,34 +140,37 @@ def division_of(ledger: Ledger, experiment: Experiment, request: DatasetRequest)
     return Division(divided_records(request, secret), experiment.dataset.user_key)
 
 
-def ledger_state(prepared: ReadySearch) -> DatasetState | None:
-    """Return the data set's state in the ledger, or None if the search is not private or no ledger exists."""
+def ledger_states(prepared: ReadySearch) -> tuple[DatasetState, ...]:
+    """Return the states in the ledger of the data set, or of each block that the search uses.
+
+    Without a ledger, or for a search that is not private, there is none.
+    """
     from tuner.privacy.ledger.ledger import Ledger
 
     url = prepared.experiment.ledger
     if not prepared.plan.private or not Ledger.exists(url):
-        return None
-    return Ledger.open(url, create=False).dataset_state(prepared.owner)
+        return ()
+    return Ledger.open(url, create=False).states_of(prepared.owners)
 
 
-def dataset_refusal(prepared: ReadySearch, dataset: DatasetState | None) -> BudgetRefusedError | None:
-    """Return the error if the search does not fit the data set's cap now, or None if it fits.
+def dataset_refusal(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> BudgetRefusedError | None:
+    """Return the error if the search does not fit the cap of its data set or of a block now, or None if it fits.
 
-    This is a preview. The ledger decides when the search is opened.
+    This is a preview. The ledger decides when the search is opened. `datasets` is the result of `ledger_states`.
     """
     from tuner.privacy.ledger.admission import admit_own
     from tuner.privacy.ledger.ledger import Ledger
 
-    if dataset is None:
+    if not datasets:
         return None
     ledger = Ledger.open(prepared.experiment.ledger, create=False)
     if is_own(prepared.request):
         try:
-            for name in (prepared.owner, *prepared.other_blocks):
+            for name in prepared.owners:
                 admit_own(ledger.states(), name)
         except BudgetRefusedError as error:
             return error
-    return refusal_at(prepared, (dataset, *map(ledger.dataset_state, prepared.other_blocks)), user=ledger.user())
+    return refusal_at(prepared, datasets, user=ledger.user())
 
 
 def refusal_at(prepared: ReadySearch, states: Iterable[DatasetState], *, user: str) -> BudgetRefusedError | None:
@@ -238,7 +241,7 @@ def hold_to_ledger(
 
 def _datasets(state: SearchState) -> tuple[str, ...]:
     """Return the blocks on which a search counts; empty if its table is not used by blocks."""
-    return (state.dataset, *state.blocks) if table_of(state.dataset) != state.dataset else ()
+    return state.datasets if table_of(state.dataset) != state.dataset else ()
 
 
 def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Ledger | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
 from errors_helper import raises_code
-from ledgers import MECHANISM, SEALED, chained, lease, opening, took
+from ledgers import MECHANISM, SEALED, chained, file_of, lease, opening, took
 
 from tuner.errors import BudgetRefusedError, LedgerCorruptError, LedgerError
 from tuner.privacy.accountant.filters import TotalSteps
@@ -175,6 +177,36 @@ def test_own_records_under_a_new_block_are_refused_until_the_owner_enters_it(led
         ledger.open_search(OCTOBER, "new", blocks=[DECEMBER], **SEARCH, **own)
     ledger.set_cap(DECEMBER, 9.0, 1e-4)
     ledger.open_search(OCTOBER, "new", blocks=[DECEMBER], **SEARCH, **own)
+
+
+def test_a_search_is_closed_although_a_further_block_is_damaged(capped: Ledger) -> None:
+    """Nothing can be written to that block, so the claim stays committed there. Whoever uses it is told the damage."""
+    both(capped)
+    damage(capped, NOVEMBER)
+    again = Ledger.open(capped.url)
+    for use in (lambda: took(again, "both", 1), lambda: again.states_of([OCTOBER, NOVEMBER])):
+        with raises_code(LedgerCorruptError, "ledger-damaged") as raised:
+            use()
+        assert NOVEMBER in str(raised.value)
+    again.close_search("both")
+    assert again.dataset_state(OCTOBER).committed_epsilon == 0.0
+    again.open_search(OCTOBER, "next", **SEARCH)
+    with raises_code(LedgerCorruptError, "ledger-damaged"):
+        again.reopen_search("both")
+    damage(capped, NOVEMBER, repaired=True)
+    repaired = Ledger.open(capped.url)
+    assert committed(repaired) == [2.0, 2.0, 0.0]
+    repaired.close_search("both")
+    assert committed(repaired) == [2.0, 0.0, 0.0], "closed there too after the repair"
+
+
+def damage(ledger: Ledger, dataset: str, *, repaired: bool = False) -> None:
+    """Make the recorded last entry of a data set another one, past the program; or the right one again."""
+    with closing(sqlite3.connect(file_of(ledger))) as raw:
+        for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            raw.execute(f"DROP TRIGGER {name}")
+        raw.execute("UPDATE heads SET seq = seq + ? WHERE dataset = ?", (-1 if repaired else 1, dataset))
+        raw.commit()
 
 
 def test_a_trial_that_raises_before_its_first_lease_forfeits_on_all_blocks(ledger: Ledger) -> None:

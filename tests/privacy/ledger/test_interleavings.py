@@ -22,7 +22,7 @@ from ledgers import CHEAP, MECHANISM, RELEASE, open_search, reserved_mechanism, 
 from tuner.errors import BudgetRefusedError, LedgerError
 from tuner.privacy.accountant.filters import UNITS, CouponBook, Filter, FixedOrder, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.ledger import rules
+from tuner.privacy.ledger import search_rules
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.state import PoolState, TrialAccount
 
@@ -289,16 +289,16 @@ TestOneMechanism.settings = TestCoupons.settings = TestAtOneOrder.settings = SET
 
 
 def refund_what_was_leased(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = rules._settle
+    honest = search_rules._settle
 
     def refunding(search: Any, data: Any) -> Any:  # noqa: ANN401
         settled, name = honest(search, data), data["trial"]
         pool = settled.pools["training"]
         if (trial := pool.trials.get(name)) is None:
             return settled
-        return rules._with_pool(settled, "training", pool.with_trial(name, replace(trial, leased=trial.taken)))
+        return search_rules._with_pool(settled, "training", pool.with_trial(name, replace(trial, leased=trial.taken)))
 
-    monkeypatch.setattr(rules, "_settle", refunding)
+    monkeypatch.setattr(search_rules, "_settle", refunding)
 
 
 def promise_without_looking(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, Led
 from tuner.privacy.accountant import pld as accounting
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.ledger import rules
+from tuner.privacy.ledger import search_rules
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import LedgerCharge
 
@@ -234,7 +234,7 @@ def test_the_control_sweeps_that_do_not_see_each_other_both_start(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger.set_cap("digits", 4.0, 1e-4)
-    monkeypatch.setattr(rules, "admit_search", lambda *_, **__: None)
+    monkeypatch.setattr(search_rules, "admit_search", lambda *_, **__: None)
     open_search(ledger, "one")
     open_search(Ledger.open(ledger.url), "two")
     monkeypatch.undo()

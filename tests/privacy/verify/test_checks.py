@@ -74,7 +74,7 @@ def test_an_honest_card_is_verified(ledger: Ledger, kind: str) -> None:
     assert ("independent accountant, cap of validation" in names) == ("validation" in KINDS[kind])
     assert ("exported run was charged" in names) == (kind in {"sealed", "sealed_validation"})
     prv = next((check.detail for check in report.checks if check.name == "not below Opacus' PRV"), None)
-    assert (prv is not None) == (kind in {"total_steps", "validation", "user", "public"})
+    assert (prv is not None) == (kind in {"total_steps", "validation", "user", "public", "blocks"})
     assert prv is None or "not run" not in prv
 
 

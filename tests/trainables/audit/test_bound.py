@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from math import comb, exp, log
 
 import numpy as np
@@ -32,11 +33,18 @@ def test_the_probability_is_the_enumerated_one(m: int, r: int, v: int, odds: int
     assert found == pytest.approx(float(enumerated(m=m, r=r, v=v, odds=odds, delta=delta)), rel=1e-9)
 
 
+@cache
+def all_bounds(m: int, r: int, delta: float) -> list[float]:
+    """Return the bound for each number of right guesses from 0 to r."""
+    bounds = [epsilon_lower_bound(canaries=m, guesses=r, right=v, delta=delta) for v in range(r + 1)]
+    assert bounds == sorted(bounds)
+    return bounds
+
+
 def exceeding(law: np.ndarray, *, epsilon: float, delta: float, m: int = M) -> float:
     """Exact probability that the bound exceeds ε, for a law of the number of right guesses."""
     r = len(law) - 1
-    bounds = [epsilon_lower_bound(canaries=m, guesses=r, right=v, delta=delta) for v in range(r + 1)]
-    assert bounds == sorted(bounds)
+    bounds = all_bounds(m, r, delta)
     return float(sum(share for share, bound in zip(law, bounds, strict=True) if bound > epsilon + 1e-9))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,13 @@ from tuner.privacy.ledger.state import DatasetState
 __all__ = ["build_card", "card_hash", "card_text", "file_hash", "issue_card", "parse_card"]
 
 
-def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
+def build_card(facts: CardFacts, *, state: DatasetState, others: Sequence[DatasetState] = ()) -> dict[str, Any]:
     """Return the card as plain JSON values. `tune verify` builds the card again and compares the two.
+
+    Args:
+        facts: facts that the ledger does not contain.
+        state: state of the search's data set, or of its first block.
+        others: states of the other blocks of the search, in the search's order.
 
     Raises:
         InputError: the run was not private, or a value is not plain, finite JSON.
@@ -42,7 +47,15 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
             f"`records_per_user` must be a number for a search that protects users, and None for other searches (got "
             f"{facts.records_per_user!r} for a search that protects one {found.unit}).",
         )
-    subject = Subject(state=state, search=found, facts=facts)
+    given = (state.dataset, *(other.dataset for other in others))
+    whole = all(any(each.mirror_of == found.search and each.begun for each in other.searches) for other in others)
+    if given != found.datasets or not whole:
+        raise VerificationError(
+            "card-block-missing",
+            f"A card of {facts.search!r} must state the totals of {', '.join(found.datasets)}, on each of which the "
+            f"search counts whole (got {', '.join(given)}). Give the states of all its blocks after its first charge.",
+        )
+    subject = Subject(state=state, search=found, facts=facts, others=tuple(others))
     card = {section.name: section.value(subject) for section in SECTIONS}
     canonical(card)
     return card
@@ -50,8 +63,8 @@ def build_card(facts: CardFacts, *, state: DatasetState) -> dict[str, Any]:
 
 def issue_card(ledger: Ledger, facts: CardFacts) -> dict[str, Any]:
     """Return the card of a search, and record the card's hash in the ledger for `tune verify`."""
-    dataset = ledger.search_state(facts.search).dataset
-    card = build_card(facts, state=ledger.dataset_state(dataset))
+    state, *others = ledger.states_of(ledger.search_state(facts.search).datasets)
+    card = build_card(facts, state=state, others=others)
     ledger.record_card(facts.search, card_hash(card), "export")
     return card
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,7 +14,16 @@ if TYPE_CHECKING:
     from tuner.privacy.ledger.search_budget import BudgetView
     from tuner.privacy.ledger.state import DatasetState
 
-__all__ = ["NOTHING_CLAIMED", "PUBLIC_SEARCH", "Total", "budget_sentence", "claim_line", "guarantee_words"]
+__all__ = [
+    "NOTHING_CLAIMED",
+    "PUBLIC_SEARCH",
+    "Total",
+    "budget_sentence",
+    "claim_line",
+    "guarantee_words",
+    "totals_of_card",
+    "totals_sentence",
+]
 
 NOTHING_CLAIMED = "NOT PRIVATE: nothing is claimed and nothing is charged."
 """First line of a view of a search without privacy."""
@@ -27,7 +36,7 @@ PUBLIC_SEARCH = (
 
 @dataclass(frozen=True, kw_only=True)
 class Total:
-    """What all searches on a data set claim together.
+    """What all searches on a data set, or on one block of a table, claim together.
 
     Attributes:
         dataset: the ledger's name of the data set.
@@ -55,23 +64,35 @@ class Total:
             dataset=state.dataset,
             cap=None if state.cap is None else (state.cap.epsilon, state.cap.delta),
             committed=(state.committed_epsilon, state.committed_delta),
-            searches=sum(search.counts for search in state.searches),
+            searches=state.committed.searches,
             within=within_cap(state) is not False,
             void=bool(state.voids),
         )
 
     @classmethod
     def of_card(cls, budget: Mapping[str, Any]) -> Self:
-        """Return the total that a card states in its section `dataset_budget`."""
+        """Return the total that a card states in its section `dataset_budget`, or in the row of a block there."""
         cap = budget["cap"]
         return cls(
             dataset=budget["dataset"],
             cap=None if cap is None else (cap["epsilon"], cap["delta"]),
             committed=(budget["committed_epsilon"], budget["committed_delta"]),
-            searches=1 + sum(bool(other["counts"]) for other in budget["other_searches"]),
+            searches=budget["searches"],
             within=budget["within_cap"] is not False,
             void=bool(budget["void"]),
         )
+
+    @property
+    def order_admits(self) -> bool:
+        """Whether the cap holds although the sums exceed it, because its Rényi order admitted the searches."""
+        exceeded = self.cap is not None and (self.committed[0] > self.cap[0] or self.committed[1] > self.cap[1])
+        return exceeded and self.within
+
+    @property
+    def how_to_cap(self) -> str:
+        """The command that sets a cap."""
+        name = shlex.quote(self.dataset)
+        return f"To set a cap: tune budget set {name} --epsilon E --delta D{self.ledger_option}"
 
     @property
     def sentence(self) -> str:
@@ -80,33 +101,73 @@ class Total:
         if self.void:
             return f"The TOTAL of {self.dataset} is VOID: its records were used without protection ({so_far})."
         if self.cap is None:
-            return (
-                f"{self.dataset} has no cap: {so_far} in total, and every search adds to it. To set a cap: tune "
-                f"budget set {shlex.quote(self.dataset)} --epsilon E --delta D{self.ledger_option}"
-            )
+            return f"{self.dataset} has no cap: {so_far} in total, and every search adds to it. {self.how_to_cap}"
         if not self.within:
             return f"ALL searches on {self.dataset}: {so_far} in total, above the cap {_amounts(*self.cap)}."
-        if self.committed[0] > self.cap[0] or self.committed[1] > self.cap[1]:
+        if self.order_admits:
             so_far = f"{_several(self.searches)} so far, admitted by its Rényi order"
         return f"ALL searches on {self.dataset} together: at most {_amounts(*self.cap)}, its cap ({so_far})."
 
 
-def claim_line(epsilon: float, delta: float, total: Total | None, *, mode: Mode, unit: str, protected: bool) -> str:
-    """Return the first line of a view: what is claimed, of how much, and what holds for the data set's searches.
+def totals_of_card(budget: Mapping[str, Any]) -> list[Total]:
+    """Return the totals in a card's section `dataset_budget`: of each block, or of the data set."""
+    return [Total.of_card(row) for row in budget["blocks"] or [budget]]
+
+
+def totals_sentence(totals: Sequence[Total]) -> str:
+    """Return what holds for all searches on a data set, or on each block of a table, together.
+
+    Blocks whose total is void, above its cap or without a cap are all named, and come first. Of the others the largest
+    cap is named, which holds for every record in them, and the largest total.
+    """
+    if len(totals) == 1:
+        return totals[0].sentence
+    void = [each for each in totals if each.void]
+    free = [each for each in totals if not each.void and each.cap is None]
+    above = [each for each in totals if not each.void and each.cap is not None and not each.within]
+    held = [each for each in totals if not each.void and each.cap is not None and each.within]
+    said = [f"It counts whole on each of its {len(totals)} blocks."]
+    if void:
+        said.append(f"The TOTAL of {_names(void)} is VOID: records were used without protection.")
+    said += [each.sentence for each in above]
+    if free:
+        worst = max(free, key=lambda each: each.committed)
+        said.append(f"{_names(free)}: no cap, and every search adds to the total. {_largest(worst)}.")
+    if held:
+        caps = [each.cap for each in held if each.cap is not None]
+        which = f"each of the other {len(held)} blocks" if len(held) < len(totals) else "each block"
+        which, whose = (held[0].dataset, "its cap") if len(held) == 1 else (which, "the largest of their caps")
+        most = _amounts(max(epsilon for epsilon, _ in caps), max(delta for _, delta in caps))
+        worst = max(held, key=lambda each: each.committed)
+        said.append(f"ALL searches on {which} together: at most {most}, {whose}. {_largest(worst)}.")
+    return " ".join([*said, *(each.how_to_cap for each in free[:1])])
+
+
+def _names(totals: Sequence[Total]) -> str:
+    return ", ".join(each.dataset for each in totals)
+
+
+def _largest(total: Total) -> str:
+    order = ", admitted by its Rényi order" if total.order_admits else ""
+    return f"Largest total so far: {total.dataset}, {_several(total.searches)}, {_amounts(*total.committed)}{order}"
+
+
+def claim_line(epsilon: float, delta: float, totals: Sequence[Total], *, mode: Mode, unit: str, protected: bool) -> str:
+    """Return the first line of a view: what is claimed, of how much, and what holds for all searches together.
 
     Args:
         epsilon: ε of the claim.
         delta: δ of the claim.
-        total: what the searches on the data set claim together; None if no ledger knows the data set.
+        totals: what all searches claim together on the data set, or on each block; empty if no ledger knows them.
         mode: accounting mode of the search.
         unit: unit of protection, ``record`` or ``user``.
         protected: whether the guarantee covers validation records too.
     """
-    capped = total is not None and total.cap is not None
+    capped = bool(totals) and all(total.cap is not None for total in totals)
     what = "charged run" if mode.searches_public else "search"
     whom = unit if protected else f"training {unit}"
     claimed = f"Claimed: {_amounts(epsilon, delta)} per {whom}, of {'this' if capped else 'ONE'} {what}."
-    return claimed if total is None else f"{claimed} {total.sentence}"
+    return f"{claimed} {totals_sentence(totals)}" if totals else claimed
 
 
 def _several(searches: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner.privacy.card.card import card_hash
-from tuner.privacy.card.claims import Total
+from tuner.privacy.card.claims import totals_of_card, totals_sentence
 from tuner.privacy.card.sections import SECTIONS
 from tuner.privacy.card.text import (
     counted,
@@ -38,18 +38,18 @@ def render_markdown(card: Mapping[str, Any]) -> str:
         KeyError: the card lacks a field.
         ValueError: the claim's ε or δ is out of range.
     """
-    claim = card["claim"]
+    claim, totals = card["claim"], totals_of_card(card["dataset_budget"])
     open_ends = [plain(row["assumption"]) for row in card["assumptions"] if row["status"] == "not covered"]
     parts = [
         f"# Privacy card: {plain(claim['search'])}",
         f"**{_statement(claim)}.**",
-        f"**Of {'this' if card['dataset_budget']['cap'] else 'ONE'} {_what(card)}.** "
-        f"{plain(Total.of_card(card['dataset_budget']).sentence)}",
+        f"**Of {'this' if all(total.cap for total in totals) else 'ONE'} {_what(card)}.** "
+        f"{plain(totals_sentence(totals))}",
         f"**Not covered:** {'; '.join(open_ends)}; what the operator sees (whoever runs the search is trusted); "
         "attacks on floating-point noise and on timing.",
         "## What this means",
         *_meaning(card),
-        *_alarms(card["dataset_budget"]),
+        *(alarm for row in _rows(card) for alarm in _alarms(row)),
         "## The numbers",
         "\n".join(_numbers(card)),
         "Numbers are rounded upward and have 4 significant digits. The claim and every δ are exact. The JSON file next "
@@ -72,6 +72,11 @@ def _statement(claim: Mapping[str, Any]) -> str:
     """Return the sentence that states the claim. Its numbers are written as "ε = …, δ = …"."""
     exact = f"({claim['epsilon']!r}, {claim['delta']!r})-"
     return f"{epsilon_and_delta(claim['epsilon'], claim['delta'])}: {plain(claim['statement']).removeprefix(exact)}"
+
+
+def _rows(card: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the totals of each block on which the search counts, or of its data set."""
+    return card["dataset_budget"]["blocks"] or [card["dataset_budget"]]
 
 
 def _what(card: Mapping[str, Any]) -> str:
@@ -150,7 +155,7 @@ def _scored(card: Mapping[str, Any]) -> str:
 
 
 def _alarms(budget: Mapping[str, Any]) -> list[str]:
-    """Return the warnings for the owner of the data set."""
+    """Return the warnings for the owner of the data set, or of one block."""
     said = []
     if budget["within_cap"] is False:
         committed = epsilon_and_delta(budget["committed_epsilon"], budget["committed_delta"])
@@ -173,7 +178,7 @@ def _alarms(budget: Mapping[str, Any]) -> list[str]:
 
 def _numbers(card: Mapping[str, Any]) -> list[str]:
     """Return the page's table of ε and δ, as lines of Markdown."""
-    claim, spent, winner, budget = card["claim"], card["spent"], card["winner"], card["dataset_budget"]
+    claim, spent, winner = card["claim"], card["spent"], card["winner"]
     training, validation, mode = card["training_cap"], card["validation_cap"], _mode(card)
     delta = number(claim["delta"])
     trains = "" if validation is None else ", for a training record"
@@ -188,13 +193,18 @@ def _numbers(card: Mapping[str, Any]) -> list[str]:
     if not mode.runs_hidden:
         steps = f"{counted(spent['leased_steps'], 'step')} in {counted(spent['trials'], 'trial')}"
         rows.append(("spent", rounded_up(spent["epsilon_spent"]), delta, f"{steps}{trains}: not a guarantee"))
-    rows += [
-        ("one run", rounded_up(winner["single_run_epsilon"]), delta, f"the exported trial, {mode.winner_row}"),
-        (
-            "data set",
-            rounded_up(budget["committed_epsilon"]),
-            number(budget["committed_delta"]),
-            "the sum of the caps of all searches on these records",
-        ),
-    ]
+    rows.append(("one run", rounded_up(winner["single_run_epsilon"]), delta, f"the exported trial, {mode.winner_row}"))
+    rows += [_total_row(row, block=card["dataset_budget"]["blocks"] is not None) for row in _rows(card)]
     return ["| | ε | δ | what it is |", "|---|---|---|---|", *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def _total_row(row: Mapping[str, Any], *, block: bool) -> tuple[str, str, str, str]:
+    """Return the table's row about all searches on a data set or on one block of a table."""
+    what = "the sum of the caps of all searches on these records"
+    if block:
+        cap = row["cap"]
+        held = "no cap" if cap is None else f"its cap: {epsilon_and_delta(cap['epsilon'], cap['delta'])}"
+        void = "; VOID" if row["void"] else ""
+        what = f"the sum of the caps of all searches on it ({row['searches']}); {held}{void}; entry {row['head_seq']}"
+    name = f"block {plain(row['dataset'])}" if block else "data set"
+    return name, rounded_up(row["committed_epsilon"]), number(row["committed_delta"]), what

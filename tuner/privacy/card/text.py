@@ -105,14 +105,23 @@ def curve_text(curve: Sequence[Mapping[str, float]]) -> str:
     return "; ".join(f"ε = {plain(row['epsilon'])} at δ = {plain(row['delta'])}" for row in curve) or "none"
 
 
-def blocks_text(blocks: Sequence[str] | None) -> str:
-    """Return the blocks on which a search counts, and what that rests on, on one line."""
+def blocks_text(blocks: Sequence[Mapping[str, Any]] | None) -> str:
+    """Return the blocks on which a search counts, with their totals, and what that rests on, on one line."""
     if blocks is None:
         return "none: the table is used whole"
     return (
-        f"{', '.join(blocks)}; the whole (ε, δ) of the search counts on each of them, and the figures here are "
-        f"those of {blocks[0]}. That each record is in one block, which depends on that record alone, is the word "
-        "of the data's owner"
+        f"{'; '.join(map(_block, blocks))}. The whole (ε, δ) of the search counts on each of them, and the figures "
+        f"below are those of {plain(blocks[0]['dataset'])}. That each record is in one block, which depends on that "
+        "record alone, is the word of the data's owner"
+    )
+
+
+def _block(row: Mapping[str, Any]) -> str:
+    committed = epsilon_and_delta(row["committed_epsilon"], row["committed_delta"])
+    return (
+        f"{plain(row['dataset'])} (cap: {detail(row['cap'])}; committed by all searches on it ({row['searches']}): "
+        f"{committed}; within the cap: {plain(row['within_cap'])}; void: {voids_text(row['void'])}; validation splits: "
+        f"{splits_text(row['validation_splits'])}; last ledger entry {row['head_seq']}, {plain(row['head_hash'])})"
     )
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "check_pools",
     "not_admitted",
     "order_filter",
+    "require_fit",
     "require_name",
     "require_search",
     "require_unsampled",
@@ -147,6 +148,17 @@ def check_pools(training: Filter, validation: Filter | None) -> None:
         )
     for mechanism in validation.mechanisms:
         require_unsampled(mechanism)
+
+
+def require_fit(filter: Filter, epsilon: float, delta: float, whose: str) -> None:
+    """Raise `BudgetRefusedError` unless the filter's ε at `delta` is at most `epsilon`. `whose` names the claim."""
+    needed = filter.claim(delta)
+    if not needed <= epsilon:
+        raise BudgetRefusedError(
+            "filter-exceeds-claim",
+            f"The filter ({filter.summary}) allows ε = {needed!r} at δ = {delta!r}, but {whose} claim is only "
+            f"ε = {epsilon!r}. Allow fewer steps, or raise epsilon.",
+        )
 
 
 def require_unsampled(mechanism: SampledGaussian) -> None:

@@ -31,11 +31,18 @@ def table_of(dataset: str) -> str:
     return dataset.partition(_MARK)[0]
 
 
-def mirrors_of(states: Mapping[str, DatasetState], search: SearchState) -> list[SearchState]:
-    """Return the mirrors of a search; raise a ledger error if one is missing or its data set is damaged."""
+def mirrors_of(
+    states: Mapping[str, DatasetState], search: SearchState, *, but_damaged: bool = False
+) -> list[SearchState]:
+    """Return the mirrors of a search; raise a ledger error if one is missing or its data set is damaged.
+
+    With `but_damaged`, damaged blocks are left out. Nothing can be written to them, so the claim stays committed there.
+    """
     found = []
     for dataset in search.blocks:
         state = states.get(dataset)
+        if but_damaged and state is not None and state.damage is not None:
+            continue
         mirror = None if state is None else state.intact().by_name.get(mirror_name(search.search, dataset))
         if mirror is None:
             raise LedgerError(

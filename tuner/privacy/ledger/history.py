@@ -75,7 +75,7 @@ class SearchLine:
     """Table row that describes one search. Values that are hidden for a sealed search are None.
 
     Attributes:
-        mode: `composition` or `sealed selection`.
+        mode: `composition` or `sealed selection`, and on which blocks of a table the search counts too.
         cap_kind: kind of the training filter.
         cap_text: summary of the training filter.
         step_cap: total number of steps that the filter allows; None if there is no fixed number.
@@ -274,7 +274,8 @@ def _search_line(search: SearchState) -> SearchLine:
         user=search.user,
         unit=search.unit,
         mode=("sealed selection" if hidden else "composition")
-        + ("" if search.mirror_of is None else f" on several blocks, charged as {search.mirror_of}"),
+        + ("" if search.mirror_of is None else f" on several blocks, charged as {search.mirror_of}")
+        + (f", also counts on {', '.join(search.blocks)}" if search.blocks else ""),
         cap_kind=search.filter.kind,
         cap_text=search.filter.summary,
         step_cap=search.filter.most_steps,

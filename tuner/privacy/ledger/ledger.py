@@ -1,7 +1,7 @@
 """The ledger: the durable record of all caps and charges of a data set.
 
 A trial reserves steps before it starts. It leases steps (charges them durably) before it takes them. When the
-trial ends it is settled, and the steps that it reserved but did not lease are freed.
+trial ends it is settled, and the steps that it reserved but did not lease are freed. What only reads is in `reader.py`.
 """
 
 from __future__ import annotations
@@ -11,36 +11,35 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, LedgerError
+from tuner.errors import InputError, LedgerError
 from tuner.privacy.accountant.filters import Filter
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
 from tuner.privacy.ledger.admission import (
     admit_own,
     check_pools,
     order_filter,
+    require_fit,
     require_name,
     require_search,
     units_at,
 )
 from tuner.privacy.ledger.blocks import mirror_name, mirrors_of
-from tuner.privacy.ledger.chain import Chain, Write
+from tuner.privacy.ledger.chain import Write
 from tuner.privacy.ledger.division import Division, known_pairs, require_compatible
-from tuner.privacy.ledger.entries import Entry, canonical
-from tuner.privacy.ledger.key import LedgerKey
-from tuner.privacy.ledger.state import TRAINING, VALIDATION, DatasetCap, DatasetState, PoolState, SearchState
-from tuner.privacy.ledger.stores import Store, open_store, store_exists
+from tuner.privacy.ledger.entries import canonical
+from tuner.privacy.ledger.reader import LedgerReader
+from tuner.privacy.ledger.state import TRAINING, VALIDATION, DatasetCap, PoolState, SearchState
 
 __all__ = ["Ledger"]
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class Ledger:
+class Ledger(LedgerReader):
     """Durable record of the caps of data sets and of the charges of all searches on them.
 
     Formal guarantees:
@@ -53,59 +52,6 @@ class Ledger:
 
     Use `Ledger.open`. A ledger is safe across threads and processes. Each process opens the ledger by its URL.
     """
-
-    def __init__(self, store: Store) -> None:
-        self._chain = Chain(store)
-
-    @classmethod
-    def open(cls, url: str, *, create: bool = True) -> Self:
-        """Open a ledger, and verify all its entries.
-
-        Args:
-            url: `sqlite:///runs/ledger.db`, or `postgresql://user@host/database`.
-            create: whether to create a ledger if there is none. Workers pass False, because a new ledger would forget
-                all charges. Callers that only read pass False, because they may lack the right to write.
-
-        Raises:
-            InputError: the URL names no SQLite file or PostgreSQL database, or the database's driver is not installed.
-            LedgerCorruptError: the file or database is unreadable or not a ledger. If only a data set of it is damaged,
-                the ledger opens, and using that data set raises this error.
-            LedgerError: the ledger does not exist (with `create=False`), cannot be opened or has another format.
-        """
-        return cls(open_store(url, create=create))
-
-    @staticmethod
-    def exists(url: str) -> bool:
-        """Return whether a ledger exists at `url`, without creating one."""
-        return store_exists(url)
-
-    @property
-    def url(self) -> str:
-        """Absolute URL with which other processes open the ledger."""
-        return self._chain.store.url
-
-    @property
-    def id(self) -> str:
-        """Random id that the ledger got when it was created."""
-        return self._chain.store.ledger_id
-
-    @cached_property
-    def key(self) -> LedgerKey:
-        """The operator's key, which is read on first use. Only programs that compute fingerprints need it.
-
-        Raises:
-            LedgerError: the key's file is missing, or has the key of another ledger.
-        """
-        return self._chain.store.key()
-
-    def user(self) -> str:
-        """Return the current user: the operating-system account, or the database role.
-
-        A database server authenticates its roles. In an SQLite file, anyone with write access can record any user name.
-        """
-        return self._chain.store.user()
-
-    # Methods that write. Owners and sweeps call them.
 
     def set_cap(self, dataset: str, epsilon: float, delta: float, *, order: float | None = None) -> None:
         """Set the (ε, δ) that all searches on `dataset` may spend together.
@@ -238,12 +184,12 @@ class Ledger:
         if division is not None and division.user_key is not None:
             require_name(division.user_key, "user_key")
         check_pools(filter, validation)
-        _require_fit(filter, epsilon, delta, "the search's")
+        require_fit(filter, epsilon, delta, "the search's")
         claim = (epsilon, delta) if validation_claim is None else validation_claim
         if validation is not None:
             require_epsilon(claim[0], name="the epsilon of validation")
             require_delta(claim[1], name="the delta of validation")
-            _require_fit(validation, *claim, "the validation's")
+            require_fit(validation, *claim, "the validation's")
         body = {
             "search": search,
             "filter": filter.body(),
@@ -375,14 +321,17 @@ class Ledger:
                 write(state.dataset, "settle", {"search": search, "trial": trial, "steps_taken": steps_taken})
 
     def close_search(self, search: str) -> None:
-        """Close a search, so that it can charge nothing more. If it charged nothing, its claim no longer counts."""
+        """Close a search, so that it can charge nothing more. If it charged nothing, its claim no longer counts.
+
+        On a damaged block nothing can be written, so its claim counts there until it is closed again after the repair.
+        """
         with self._chain.write() as write:
             state = require_search(write.states, search)
             if state.status == "open":
                 write(state.dataset, "close_search", {"search": search})
-                for mirror in mirrors_of(write.states, state):
-                    if mirror.status == "open":
-                        write(mirror.dataset, "close_search", {"search": mirror.search})
+            for mirror in mirrors_of(write.states, state, but_damaged=True):
+                if mirror.status == "open":
+                    write(mirror.dataset, "close_search", {"search": mirror.search})
 
     def reopen_search(self, search: str, *, division: Division | None = None) -> None:
         """Reopen a closed search with its old claim. Do nothing if it is open, or if it is sealed and has begun.
@@ -425,90 +374,12 @@ class Ledger:
             state = require_search(write.states, search)
             write(state.dataset, "card", {"search": search, "card_sha256": card_sha256, "card_kind": kind})
 
-    # Methods that only read. Everyone may call them.
-
-    def cap(self, dataset: str) -> DatasetCap | None:
-        """Return the data set's current cap; None without a cap."""
-        return self.dataset_state(dataset).cap
-
-    def search_state(self, search: str) -> SearchState:
-        """Return the current state of a search; raise `LedgerError` if no search has this name."""
-        return require_search(self._chain.read(), search)
-
-    def dataset_state(self, dataset: str) -> DatasetState:
-        """Return the current state of a data set. If the data set has no entry, the state is empty.
-
-        Raise `LedgerCorruptError` if the data set is damaged.
-        """
-        return self._chain.read().get(dataset, DatasetState(dataset=dataset)).intact()
-
-    def states(self) -> Mapping[str, DatasetState]:
-        """Return the current state of each data set by name; for a damaged data set, its state before the damage."""
-        return dict(self._chain.read())
-
-    def datasets(self) -> tuple[str, ...]:
-        """Return the sorted names of all data sets with an entry, damaged ones included."""
-        return tuple(sorted(self._chain.read()))
-
-    def damage(self) -> dict[str, LedgerCorruptError]:
-        """Return the error of each damaged data set, by its name."""
-        states = self._chain.read()
-        return {name: state.damage for name, state in sorted(states.items()) if state.damage is not None}
-
-    def has_entry(self, dataset: str, seq: int, digest: str) -> bool:
-        """Return whether the entry of a data set with the number `seq` has this hash."""
-        return self._chain.hash_of(dataset, seq) == digest
-
-    def has_search(self, search: str) -> bool:
-        """Return whether a search has this name, even on a damaged data set."""
-        return any(search in state.by_name or search in state.doubtful for state in self._chain.read().values())
-
-    def state_at(self, dataset: str, seq: int) -> DatasetState:
-        """Return the state of a data set right after its entry with the number `seq`."""
-        before = [state for entry, state in self.entries(dataset) if entry.seq <= seq]
-        return before[-1] if before else DatasetState(dataset=dataset)
-
-    def entries(self, dataset: str) -> list[tuple[Entry, DatasetState]]:
-        """Read and verify all entries of a data set again, and return each with the data set's state after it."""
-        return self._chain.entries(dataset)
-
-    def verify_division(self, dataset: str) -> None:
-        """Check that the stored division of a data set among users is the one that its entries name.
-
-        Raises:
-            LedgerCorruptError: the stored division of a search that counts was changed or removed.
-            LedgerError: this database role may not read divisions; the code is `ledger-not-granted`.
-        """
-        self._chain.verify_division(dataset)
-
-    def verify_chain(self, dataset: str | None = None) -> dict[str, LedgerCorruptError]:
-        """Read the whole ledger again, and raise `LedgerCorruptError` if it is damaged or contradicts itself.
-
-        The check covers the database file, the hash chain, the recorded last entry of each data set, the ledger's
-        rules, the prices and the claims. If `dataset` is given, damage of other data sets is returned, not raised.
-        """
-        damage = self._chain.verify()
-        for name, error in damage.items():
-            if dataset in {None, name}:
-                raise error
-        return damage
-
 
 def _begin_mirrors(write: Write, search: SearchState) -> None:
     """Commit the claim of a search on its other blocks, before its first charge."""
     for mirror in mirrors_of(write.states, search):
         if not mirror.begun:
             write(mirror.dataset, "begin", {"search": mirror.search})
-
-
-def _require_fit(filter: Filter, epsilon: float, delta: float, whose: str) -> None:
-    needed = filter.claim(delta)
-    if not needed <= epsilon:
-        raise BudgetRefusedError(
-            "filter-exceeds-claim",
-            f"The filter ({filter.summary}) allows ε = {needed!r} at δ = {delta!r}, but {whose} claim is only "
-            f"ε = {epsilon!r}. Allow fewer steps, or raise epsilon.",
-        )
 
 
 def _entered(write: Write, dataset: str, search: str, division: Division) -> dict[str, str]:

@@ -220,6 +220,11 @@ class SearchState:
     mirror_of: str | None = None
 
     @property
+    def datasets(self) -> tuple[str, ...]:
+        """The data sets on which the whole claim counts: its own, and for a search over blocks all other blocks."""
+        return (self.dataset, *self.blocks)
+
+    @property
     def training(self) -> PoolState:
         """The pool of the training records."""
         return self.pools[TRAINING]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -70,9 +70,13 @@ def _checks(
             f"The card has format {card['schema']!r}, but this version of dp-tuner only reads format {SCHEMA_VERSION}. "
             "Use the version that wrote the card.",
         )
-    dataset, search, seq = card["claim"]["dataset"], card["claim"]["search"], card["ledger"]["head_seq"]
+    dataset, search, budget = card["claim"]["dataset"], card["claim"]["search"], card["dataset_budget"]
     try:
         damaged = ledger.verify_chain(dataset)
+        names = ledger.search_state(search).datasets
+        for block in names:
+            if block in damaged:
+                raise damaged[block]
     except LedgerError as error:
         yield Check("ledger chain", ok=False, detail=str(error))
         return
@@ -83,16 +87,23 @@ def _checks(
         "ledger chain", ok=True, detail=f"every entry has the right hash and follows the ledger's rules{others}"
     )
     yield check_recorded(card, ledger)
-    state = ledger.state_at(dataset, seq)
-    yield _head(card, state)
-    yield from _compared(card, state)
+    heads = {row["dataset"]: (row["head_seq"], row["head_hash"]) for row in budget["blocks"] or ()}
+    heads[dataset] = (card["ledger"]["head_seq"], card["ledger"]["head_hash"])
+    chains, states = {}, {}
+    for name in (dataset, *names[1:]):
+        history = [pair for pair in ledger.entries(name) if name not in heads or pair[0].seq <= heads[name][0]]
+        chains[name] = [(entry.kind, entry.data) for entry, _ in history]
+        states[name] = history[-1][1] if history else DatasetState(dataset=name)
+        if name in heads:
+            yield _head("ledger head" if name == dataset else f"ledger head of block {name}", heads[name], states[name])
+    yield from _compared(card, states.pop(dataset), tuple(states.values()))
     if card["records"]["division"] is not None:
         yield _division(ledger, dataset)
-    entries = [(entry.kind, entry.data) for entry, _ in ledger.entries(dataset) if entry.seq <= seq]
-    yield from second_opinion(card, entries, search)
-    now = ledger.dataset_state(dataset)
-    if now.voids:
-        yield Check("the data set's total today", ok=True, detail="; ".join(map(void_text, now.voids)))
+    yield from second_opinion(card, chains, search)
+    for now in ledger.states_of(names):
+        if now.voids:
+            what = "the data set's total" if len(names) == 1 else f"the total of block {now.dataset}"
+            yield Check(f"{what} today", ok=True, detail="; ".join(map(void_text, now.voids)))
     if page is not None:
         yield check_page(card, page)
     if picture is not None:
@@ -111,20 +122,19 @@ def check_recorded(card: Mapping[str, Any], ledger: Ledger) -> Check:
     return Check(name, ok=False, detail=f"the card's hash is {found}; the ledger recorded {issued}")
 
 
-def _head(card: Mapping[str, Any], state: DatasetState) -> Check:
-    named = (card["ledger"]["head_seq"], card["ledger"]["head_hash"])
+def _head(name: str, named: tuple[int, str], state: DatasetState) -> Check:
     same = (state.seq, state.head) == named
     detail = f"the card names entry {named[0]} of the ledger, {named[1]}; "
     detail += "the ledger has this entry" if same else f"the ledger has entry {state.seq}, {state.head}"
-    return Check("ledger head", ok=same, detail=detail)
+    return Check(name, ok=same, detail=detail)
 
 
-def _compared(card: Mapping[str, Any], state: DatasetState) -> Iterator[Check]:
+def _compared(card: Mapping[str, Any], state: DatasetState, others: Sequence[DatasetState]) -> Iterator[Check]:
     """Compare the card with a new one that is built from the ledger and the operator's own words on the card."""
     name, search = "card rendered anew", state.by_name.get(card["claim"]["search"])
     try:
         own_words = own_words_of(card, charged_whole=search is not None and search.charged_whole)
-        wanted = build_card(own_words, state=state)
+        wanted = build_card(own_words, state=state, others=others)
     except ArithmeticError as error:
         yield Check(name, ok=None, detail=not_judged(error))
         return

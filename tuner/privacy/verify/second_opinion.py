@@ -15,41 +15,37 @@ from tuner.privacy.verify.accountant.bounds import (
     judge,
     within,
 )
-from tuner.privacy.verify.accountant.entries_recount import Counted, may_make, recount, voided
+from tuner.privacy.verify.accountant.entries_recount import Counted, capped, may_make, recount, voided, within_sums
 from tuner.privacy.verify.differences import short
 from tuner.privacy.verify.report import Check, not_judged
 
 __all__ = ["second_opinion"]
+
+Chain = Sequence[tuple[str, Mapping[str, Any]]]
+"""(kind, body) of each entry of one data set, oldest first."""
 
 _TOLERANCE = 1e-9
 _PRV_POINTS = 8_000_000
 """Largest number of grid points for the PRV accountant of Opacus. So many points need about a gigabyte of memory."""
 
 
-def second_opinion(
-    card: Mapping[str, Any], entries: Sequence[tuple[str, Mapping[str, Any]]], search: str
-) -> Iterator[Check]:
+def second_opinion(card: Mapping[str, Any], chains: Mapping[str, Chain], search: str) -> Iterator[Check]:
     """Check the claims of a card, and yield the result of each check.
 
     Args:
         card: the parsed card.
-        entries: (kind, body) of each ledger entry that concerns the data set, up to the entry that the card names.
+        chains: the entries of the search's data set, and of each other block on which it counts, by name. Each chain
+            ends with the entry that the card names.
         search: name of the search that the card describes.
 
     Raises:
         KeyError: the card or an entry lacks a field.
         ValueError: a value is out of range.
     """
-    searches, epsilon_sum, delta_sum = recount(entries)
-    found = searches[search]
-    yield _total(card["dataset_budget"], (float(epsilon_sum), float(delta_sum)))
-    void, said = voided(entries), [(each["use"], each["why"]) for each in card["dataset_budget"]["void"]]
-    yield Check(
-        "data set's total, void or not",
-        ok=said == void,
-        detail=f"the card says that it is {'void' if said else 'not void'}; by a recount of the ledger it is "
-        f"{'void' if void else 'not void'}",
-    )
+    dataset, budget = card["claim"]["dataset"], card["dataset_budget"]
+    found = recount(chains[dataset])[0][search]
+    yield from _total("data set's total", budget, chains[dataset])
+    yield from _blocks(dataset, budget["blocks"], chains, search, found)
     caps = {pool: card[f"{pool}_cap"] for pool in ("training", "validation") if card[f"{pool}_cap"] is not None}
     yield Check(
         "every pool is on the card",
@@ -65,14 +61,59 @@ def second_opinion(
         yield _prv(training, caps["training"]["delta"], caps["training"]["epsilon_at_cap"])
 
 
-def _total(budget: Mapping[str, Any], counted: tuple[float, float]) -> Check:
-    said = (budget["committed_epsilon"], budget["committed_delta"])
-    return Check(
-        "data set's total, recounted",
+def _blocks(
+    dataset: str, rows: Sequence[Mapping[str, Any]] | None, chains: Mapping[str, Chain], search: str, found: Counted
+) -> Iterator[Check]:
+    """Check that the card has a row for each block, that each row is true, and that each block has the whole claim."""
+    named = [row["dataset"] for row in rows] if rows is not None else [dataset]
+    wanted = [dataset, *found.blocks]
+    if rows is not None or found.blocks:
+        yield Check(
+            "every block is on the card",
+            ok=named == wanted,
+            detail=f"the card has a row for {', '.join(named)}; by the ledger the search counts on {', '.join(wanted)}",
+        )
+    for row in rows or ():
+        if row["dataset"] in chains:
+            yield from _total(f"total of block {row['dataset']}", row, chains[row["dataset"]])
+    for block in found.blocks:
+        mirrors = [each for each in recount(chains[block])[0].values() if each.mirror_of == search]
+        same = [each for each in mirrors if (each.epsilon, each.delta) == (found.epsilon, found.delta)]
+        whole = [each for each in same if each.begun == 1 and each.filters == found.filters]
+        yield Check(
+            f"claim on block {block}",
+            ok=len(mirrors) == len(whole) == 1,
+            detail=f"the search's whole claim is {'' if len(whole) == 1 else 'NOT '}committed there"
+            + ("" if len(mirrors) == 1 else f", by {len(mirrors)} entries instead of one"),
+        )
+
+
+def _total(name: str, row: Mapping[str, Any], chain: Chain) -> Iterator[Check]:
+    """Check the total, the cap and the void total that the card states of a data set or of a block."""
+    _, *sums = recount(chain)
+    counted, said = (float(sums[0]), float(sums[1])), (row["committed_epsilon"], row["committed_delta"])
+    yield Check(
+        f"{name}, recounted",
         ok=said == counted,
         detail=f"the card says ε = {short(said[0])}, δ = {short(said[1])}; a recount of the ledger gives "
         f"ε = {short(counted[0])}, δ = {short(counted[1])}",
         exact=f"(ε, δ) = {said!r} on the card; {counted!r} by a recount of the ledger",
+    )
+    cap, stated = capped(chain), row["cap"] and (row["cap"]["epsilon"], row["cap"]["delta"], row["cap"]["order"])
+    fits = within_sums(cap, *sums)
+    judged = fits is not None or cap is None
+    yield Check(
+        f"{name}, its cap",
+        ok=stated == cap and (row["within_cap"] == fits if judged else True),
+        detail=f"(ε, δ, order) of the cap is {stated!r} on the card and {cap!r} in the ledger; the card says that the "
+        f"total is within it: {row['within_cap']}, and by its sums it is: {fits if judged else 'not decided'}",
+    )
+    void, voids = voided(chain), [(each["use"], each["why"]) for each in row["void"]]
+    yield Check(
+        f"{name}, void or not",
+        ok=voids == void,
+        detail=f"the card says that it is {'void' if voids else 'not void'}; by a recount of the ledger it is "
+        f"{'void' if void else 'not void'}",
     )
 
 

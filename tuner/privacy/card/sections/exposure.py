@@ -23,14 +23,21 @@ KEPT = CardSection(
 
 def _data_accesses(subject: Subject) -> dict[str, Any]:
     found = subject.search
-    others = [other for other in subject.state.searches if other.search != found.search and other.counts]
+    earlier: list[str] = []
+    later: list[str] = []
+    for state in (subject.state, *subject.others):
+        own = next(each for each in state.searches if found.search in {each.search, each.mirror_of})
+        for other in state.searches:
+            if other.counts and other is not own:
+                # On a further block of its own, a search is entered under another name.
+                (earlier if other.opened_seq < own.opened_seq else later).append(other.mirror_of or other.search)
     return {
         "this_search": subject.mode.access,
         "scores": "validation records: each released score was charged before its noise was drawn"
         if found.validation is not None
         else "validation records: the search may score them any number of times, outside the guarantee",
-        "earlier_searches": [other.search for other in others if other.opened_seq < found.opened_seq],
-        "later_searches": [other.search for other in others if other.opened_seq > found.opened_seq],
+        "earlier_searches": list(dict.fromkeys(earlier)),
+        "later_searches": list(dict.fromkeys(later)),
         "label": "every other search on these records has its own claim, and the budget of the data set adds the "
         "claims up; the ledger cannot know how the records were used outside it",
     }

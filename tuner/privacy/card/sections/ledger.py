@@ -17,17 +17,13 @@ __all__ = ["DATASET_BUDGET", "LEDGER"]
 
 def _budget(subject: Subject) -> dict[str, Any]:
     state, search = subject.state, subject.search
-    cap, share, by_user = state.cap, state.grants.get(search.user), state.committed_by(search.user)
-    spent = read_dataset(state)
+    share, by_user = state.grants.get(search.user), state.committed_by(search.user)
+    spent, by_blocks = read_dataset(state), table_of(state.dataset) != state.dataset
     return {
         "dataset": state.dataset,
-        "blocks": [state.dataset, *search.blocks] if table_of(state.dataset) != state.dataset else None,
+        "blocks": [_block(each) for each in (state, *subject.others)] if by_blocks else None,
         "rule": _rule(state),
-        "cap": {"epsilon": cap.epsilon, "delta": cap.delta, "order": cap.order} if cap else None,
-        "committed_epsilon": state.committed_epsilon,
-        "committed_delta": state.committed_delta,
-        "within_cap": within_cap(state),
-        "void": [{"day": void.day, "use": void.use, "why": void.why} for void in state.voids],
+        **_total(state),
         "naming": _naming(search),
         "user": search.user,
         "share": {"epsilon": share.epsilon, "delta": share.delta} if share else None,
@@ -35,9 +31,6 @@ def _budget(subject: Subject) -> dict[str, Any]:
         "label": "what is committed is the sum of the searches' caps; this sum is a guarantee for all searches "
         "together, for records that every search used for training or for protected validation (scores without noise "
         "are outside any guarantee); what is spent is an ODOMETER, not a guarantee",
-        "validation_splits": sorted(
-            {canonical(other.details.get("split")) for other in state.searches if other.counts}
-        ),
         "epsilon_spent": spent.epsilon,
         "odometer_delta": spent.delta,
         "other_searches": [
@@ -52,6 +45,27 @@ def _budget(subject: Subject) -> dict[str, Any]:
             for other in state.searches
             if other.search != search.search
         ],
+    }
+
+
+def _block(state: DatasetState) -> dict[str, Any]:
+    """Return the row of one block: what holds for all its searches, and its last ledger entry."""
+    return {"dataset": state.dataset, **_total(state), "head_seq": state.seq, "head_hash": state.head}
+
+
+def _total(state: DatasetState) -> dict[str, Any]:
+    """Return what all searches on a data set or on a block claim together, and what the owner allowed and gave up."""
+    cap = state.cap
+    return {
+        "cap": {"epsilon": cap.epsilon, "delta": cap.delta, "order": cap.order} if cap else None,
+        "searches": state.committed.searches,
+        "committed_epsilon": state.committed_epsilon,
+        "committed_delta": state.committed_delta,
+        "within_cap": within_cap(state),
+        "void": [{"day": void.day, "use": void.use, "why": void.why} for void in state.voids],
+        "validation_splits": sorted(
+            {canonical(other.details.get("split")) for other in state.searches if other.counts}
+        ),
     }
 
 
@@ -86,6 +100,7 @@ DATASET_BUDGET = CardSection(
         "blocks": Field("blocks of a growing table", blocks_text),
         "rule": Field("how the costs of the searches are added up"),
         "cap": Field("cap set by the owner"),
+        "searches": Field("searches whose caps count"),
         "committed_epsilon": Field("ε committed"),
         "committed_delta": Field("δ committed"),
         "within_cap": Field("within the cap"),

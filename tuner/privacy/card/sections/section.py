@@ -22,11 +22,15 @@ __all__ = ["CardSection", "Field", "Subject"]
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """Subject of a card: a search, its data set's state in the ledger, and the facts that the operator supplies."""
+    """Subject of a card: a search, its data set's state in the ledger, and the facts that the operator supplies.
+
+    For a search over blocks of a table, `state` is that of its first block, and `others` are those of its other blocks.
+    """
 
     state: DatasetState
     search: SearchState
     facts: CardFacts
+    others: tuple[DatasetState, ...] = ()
 
     @property
     def mode(self) -> Mode:

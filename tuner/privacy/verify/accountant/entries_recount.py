@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-__all__ = ["Counted", "may_make", "recount", "voided"]
+__all__ = ["Counted", "capped", "may_make", "recount", "voided", "within_sums"]
 
 Steps = Counter[tuple[float, float]]
 
@@ -25,6 +25,8 @@ class Counted:
         begun: how often the search was charged as a whole. It must be 1 if the search is sealed and has begun, and 0
             otherwise.
         open: whether the search is open.
+        blocks: other data sets on which the whole claim counts.
+        mirror_of: the search whose claim this entry commits on one of its other blocks; None for a search of its own.
     """
 
     epsilon: float
@@ -34,6 +36,8 @@ class Counted:
     mechanisms: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
     begun: int = 0
     open: bool = True
+    blocks: tuple[str, ...] = ()
+    mirror_of: str | None = None
 
     @property
     def counts(self) -> bool:
@@ -83,6 +87,25 @@ def voided(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, 
     return [(body["use"], body["why"]) for kind, body in entries if kind == "void"]
 
 
+def capped(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[float, float, float | None] | None:
+    """Return (ε, δ, Rényi order or None) of the cap that the owner set last; None if no cap was set."""
+    caps = [(body["epsilon"], body["delta"], body.get("order")) for kind, body in entries if kind == "cap"]
+    return caps[-1] if caps else None
+
+
+def within_sums(cap: tuple[float, float, float | None] | None, epsilon: Decimal, delta: Decimal) -> bool | None:
+    """Return whether a total fits the cap by the sums of ε and of δ; None without a cap.
+
+    If the cap has a Rényi order, the sums may use half of δ. If they do not fit, the order may still admit the total,
+    which is not decided here, so the result is None.
+    """
+    if cap is None:
+        return None
+    rules = 1 if cap[2] is None else 2
+    fits = epsilon <= Decimal(repr(float(cap[0]))) and rules * delta <= Decimal(repr(float(cap[1])))
+    return True if fits else None if rules == 2 else False
+
+
 def may_make(body: Mapping[str, Any], run: tuple[float, float, int]) -> bool:
     """Return whether a sealed search was charged for `run` or for a longer run with the same mechanism.
 
@@ -101,7 +124,8 @@ def _opened(body: Mapping[str, Any]) -> Counted:
     filters = {"training": body["filter"]}
     if body["validation"] is not None:
         filters["validation"] = body["validation"]["filter"]
-    return Counted(body["epsilon"], body["delta"], filters)
+    blocks, mirror_of = tuple(body.get("blocks", ())), body.get("mirror_of")
+    return Counted(body["epsilon"], body["delta"], filters, blocks=blocks, mirror_of=mirror_of)
 
 
 def _mechanism(body: Mapping[str, Any]) -> tuple[float, float]:

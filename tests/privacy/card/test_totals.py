@@ -1,0 +1,49 @@
+"""The sentence about all searches together, over one data set and over the blocks of a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tuner.privacy.card.claims import Total, claim_line, totals_sentence
+from tuner.privacy.modes import COMPOSITION
+
+A = Total(dataset="sales/a", cap=(8.0, 1e-4), committed=(3.0, 1e-5), searches=1)
+B = Total(dataset="sales/b", cap=(6.0, 2e-4), committed=(5.0, 3e-5), searches=2)
+C = Total(dataset="sales/c", cap=(6.0, 2e-4), committed=(1.0, 1e-5), searches=1)
+FREE, VOID = replace(C, cap=None, committed=(9.0, 4e-5)), replace(C, void=True)
+ABOVE = replace(C, committed=(7.0, 1e-5), within=False)
+
+
+def test_the_largest_cap_and_the_largest_total_are_named() -> None:
+    said = totals_sentence([A, B, C])
+    assert "each of its 3 blocks" in said
+    assert "at most ε = 8, δ = 0.0002, the largest of their caps" in said
+    assert "Largest total so far: sales/b, 2 searches, ε = 5, δ = 3e-05" in said
+    assert totals_sentence([A]) == A.sentence
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (FREE, "sales/c: no cap, and every search adds to the total. Largest total so far: sales/c"),
+        (VOID, "The TOTAL of sales/c is VOID"),
+        (ABOVE, ABOVE.sentence),
+    ],
+)
+def test_a_block_that_no_cap_bounds_is_never_hidden_behind_others(bad: Total, words: str) -> None:
+    for totals in ([bad, A, B], [A, bad, B], [A, B, bad]):
+        said = totals_sentence(totals)
+        assert words in said
+        assert "each of the other 2 blocks together: at most ε = 8" in said
+        assert said.index(words) < said.index("at most ε = 8")
+    assert totals_sentence([A, FREE, B]).endswith("To set a cap: tune budget set sales/c --epsilon E --delta D")
+    all_bad = totals_sentence([FREE, VOID, ABOVE])
+    assert all(each in all_bad for each in ("no cap", "VOID", "above the cap"))
+
+
+def test_a_search_is_of_all_searches_only_if_each_block_has_a_cap() -> None:
+    for totals, what in (([A, B], "this search"), ([A, FREE], "ONE search"), ([], "ONE search")):
+        line = claim_line(2.0, 1e-5, totals, mode=COMPOSITION, unit="record", protected=False)
+        assert f"of {what}." in line
