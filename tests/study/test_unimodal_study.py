@@ -153,6 +153,27 @@ def test_a_resumed_study_decides_as_one_that_was_not_interrupted() -> None:
     assert len(whole) == 8
 
 
+def test_a_trial_that_was_paused_and_goes_on_is_judged_by_all_its_scores() -> None:
+    """While it is paused, a driver may show it as ended. What was known of it then must not be kept."""
+    study, rule = known_study(), pruner()
+    study.enqueue_trial({"R": 33.0})
+    trial = study.ask({"R": DOMAIN})
+    trial.report(score(33.0, 3), 3)
+    honest = study._get_trials
+    shown = [*study.trials[:-1], made(len(KNOWN), 33.0, 1, TrialState.PRUNED)]
+    shown[-1].number = len(KNOWN)
+    study._get_trials = lambda *_, **__: shown  # type: ignore[method-assign]
+    paused = rule.beliefs(study)
+    study._get_trials = honest  # type: ignore[method-assign]
+    trial.report(score(33.0, 9) - 5.0, 9)
+    again, fresh = rule.beliefs(study), pruner().beliefs(study)
+    assert again is not None
+    assert paused is not None
+    assert fresh is not None
+    assert again.seen == fresh.seen
+    assert len(again.seen.records) == len(paused.seen.records) + 1
+
+
 def test_a_parameter_that_is_no_number_is_left_alone() -> None:
     assert axis_of(CategoricalDistribution((1, 2))) is None
     study = optuna.create_study(direction="maximize", sampler=sampler(), pruner=pruner())

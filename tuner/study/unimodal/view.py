@@ -101,13 +101,14 @@ class View:
         low, high = (round(min(max(self.axis.place(bound * scale), 0.0), 1.0), 9) for bound in self.bounds)
         return Context(tuple(values), low, high)
 
-    def seen(self, study: Study, last: int | None, ended: dict[int, Told]) -> Seen:
+    def seen(self, study: Study, last: int | None, ended: dict[tuple[int, str, int], Told]) -> Seen:
         """Return the records and trials of a study. If the study minimises, scores are negated.
 
         Args:
             study: any study.
             last: step at which trials end. If it is None, there are no records.
-            ended: cache of the records of ended trials, with the trial number as key. New records are added to it.
+            ended: cache of the records of ended trials, by number, state and number of scores. It is extended here. A
+                trial that was shown as ended while it was paused may go on, with more scores.
         """
         sign = 1.0 if study.direction == StudyDirection.MAXIMIZE else -1.0
         records: list[Record] = []
@@ -115,9 +116,10 @@ class View:
         for trial in study.get_trials(deepcopy=False):
             if trial.state not in _STATES or self.parameter not in trial.params:
                 continue
-            told = ended.get(trial.number) or self._told(trial, last, sign)
+            key = trial.number, trial.state.name, len(trial.intermediate_values)
+            told = ended.get(key) or self._told(trial, last, sign)
             if trial.state.is_finished():
-                ended[trial.number] = told
+                ended[key] = told
             standings.append(told[0])
             records += told[1]
         return Seen.of(records, standings, self._spread)
@@ -149,9 +151,8 @@ class View:
     def _told(self, trial: FrozenTrial, last: int | None, sign: float) -> Told:
         """Return the state and the records of one trial. `sign` is -1 if the study minimises."""
         place, context, state = self.place(trial), self.context(trial), _STATES[trial.state]
-        standing = Standing(place, trial.number, state, context)
         if last is None:
-            return standing, ()
+            return Standing(place, trial.number, state, context), ()
         scores = dict(trial.intermediate_values)
         if state == "complete" and trial.value is not None:
             scores[last] = trial.value
@@ -160,7 +161,9 @@ class View:
             for step, score in scores.items()
             if step > 0 and np.isfinite(score)
         )
-        return standing, records
+        if state == "complete" and all(record.fraction < 1 for record in records):
+            state = "pruned"  # a paused trial that is shown as complete: what it says ends before the end
+        return Standing(place, trial.number, state, context), records
 
 
 def axis_of(distribution: BaseDistribution) -> ParameterAxis | None:

@@ -289,7 +289,7 @@ class Beliefs:
         untried = [
             end
             for end in (0, grid.size - 1)
-            if grid[end] in (0.0, 1.0) and all(abs(trial.place - grid[end]) > 1 / GRID for trial in self.seen.trials)
+            if all(abs(trial.place - grid[end]) > 1 / GRID for trial in self.seen.trials)
         ]
         end = max(untried, key=lambda at: float(chance[at]), default=None)
         if end is not None and chance[end] >= _END * chance.max():
