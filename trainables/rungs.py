@@ -91,6 +91,7 @@ class TrainingLoop:
         folder: folder of the sweep, at the same path on every machine.
         trial_id: name of the trial in the folder.
         rung_steps: rising numbers of steps at which the trial reports. The last number is the end of the trial.
+        scored: step of a checkpoint whose scores are known already, so that it is not scored again. 0 if there is none.
     """
 
     make_training: MakeTraining
@@ -99,6 +100,7 @@ class TrainingLoop:
     folder: Path
     trial_id: str
     rung_steps: tuple[int, ...]
+    scored: int = 0
     _training: Training | None = field(default=None, init=False, repr=False)
     _payment: _Payment | None = field(default=None, init=False, repr=False)
 
@@ -127,7 +129,8 @@ class TrainingLoop:
             checkpoint = checkpoint_path(self.folder, self.trial_id)
             if checkpoint is not None:
                 self._load(training, checkpoint)
-                return self._scores(training)
+                if training.step != self.scored:
+                    return self._scores(training)
         training.run_to(next((rung for rung in self.rung_steps if rung > training.step), self.rung_steps[-1]))
         self._save(training)
         return self._scores(training)

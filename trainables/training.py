@@ -18,7 +18,9 @@ from trainables.charge import Charge, lease_size
 from trainables.checks import refuse_illegal
 from trainables.data import Splits
 from trainables.engine.average import WeightAverage
+from trainables.engine.gen import LossProbes
 from trainables.engine.layout import Layout
+from trainables.engine.losses import LossPasses
 from trainables.engine.noise import add_noise
 from trainables.engine.objective import Points
 from trainables.engine.per_sample import PerSampleSource
@@ -100,25 +102,43 @@ class PrivateTraining:
         seed = spec.noise_seed
         self._secret: Generator = SecureGenerator(spec.replay_key) if seed is None else SeededGenerator(seed)
         self._public = torch.Generator().manual_seed(spec.seed)
+        mechanism = Mechanism(
+            sample_rate=spec.sample_rate,
+            noise_multiplier=spec.noise_multiplier,
+            max_grad_norm=self._hyperparameters.max_grad_norm,
+            expected_batch_size=spec.batch_size,
+            clipping=self._hyperparameters.clipping,
+            probe_share=self._hyperparameters.schedule.probe_share,
+        )
+        self._probes = self._make_probes(mechanism)
         self._private_step = PrivateStep(
-            mechanism=Mechanism(
-                sample_rate=spec.sample_rate,
-                noise_multiplier=spec.noise_multiplier,
-                max_grad_norm=self._hyperparameters.max_grad_norm,
-                expected_batch_size=spec.batch_size,
-                clipping=self._hyperparameters.clipping,
-            ),
+            mechanism=mechanism,
             stages=self._hyperparameters.stages(self._layout),
             source=source,
             update=self._update,
             secret=self._secret,
             public=self._public,
+            probes=self._probes,
         )
         self._health = HealthCheck(
             self._private_step,
             initial=self._build,
             input_shape=about.input_shape,
             classes=about.classes,
+        )
+
+    def _make_probes(self, mechanism: Mechanism) -> LossProbes | None:
+        """Return the loss probes of `schedule: gen`; None for other schedules."""
+        if mechanism.noise.probe is None:
+            return None
+        return LossProbes(
+            passes=LossPasses(
+                module=self._model, layout=self._layout, expected_batch_size=mechanism.expected_batch_size
+            ),
+            noise_multiplier=mechanism.noise.probe,
+            expected_batch_size=mechanism.expected_batch_size,
+            rate=self._hyperparameters.learning_rate,
+            secret=self._secret,
         )
 
     def _build(self) -> nn.Module:
@@ -145,9 +165,10 @@ class PrivateTraining:
 
     @property
     def learning_rate(self) -> float:
-        """Scheduled learning rate of the next step."""
+        """Scheduled learning rate of the next step. With `schedule: gen`, the last step's rate, with any warm-up."""
         settings, steps = self._hyperparameters.schedule, self._hyperparameters.steps
-        return self._hyperparameters.learning_rate * rate_factor(settings, min(self.step, steps - 1), steps)
+        rate = self._hyperparameters.learning_rate if self._probes is None else self._probes.rate
+        return rate * rate_factor(settings, min(self.step, steps - 1), steps)
 
     @property
     def model(self) -> nn.Module:
@@ -257,6 +278,7 @@ class PrivateTraining:
             "model": {name: value.detach().clone().cpu() for name, value in self._model.state_dict().items()},
             "optimizer": _stored(self._update.state_dict()),
             "secret": self._secret.state_dict(),
+            "rate": None if self._probes is None else self._probes.state_dict(),
             "public": self._public.get_state(),
         }
         return state if self._average is None else {**state, "average": _stored(self._average.state_dict())}
@@ -284,6 +306,8 @@ class PrivateTraining:
         self._model.load_state_dict(state["model"])
         self._theta = self._layout.flatten(self._model)
         self._update.load_state_dict(state["optimizer"])
+        if self._probes is not None and state["rate"] is not None:
+            self._probes.load_state_dict(state["rate"])
         self._public.set_state(state["public"])
         self._secret.load_state_dict(state["secret"])
         charged = (self._charge.leased(), self._released())

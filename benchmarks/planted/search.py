@@ -11,18 +11,35 @@ FAULTS: tuple[Fault, ...] = (
         name="repeated-steps-not-reserved",
         breaks="a trial that repeats steps after an interruption does not pay for them",
         file="tuner/study/budget_room.py",
-        old="        return self.reserve(trial_id, Ask(steps, remaining.sample_rate,",
-        new="        return True or self.reserve(trial_id, Ask(steps, remaining.sample_rate,",
+        old="        return self.reserve(trial_id, missing, rung=rung)",
+        new="        return True or self.reserve(trial_id, missing, rung=rung)",
         test="tests/study/test_driver.py::test_an_interrupted_trial_continues_and_pays_again_only_for_what_it_repeats",
     ),
     Fault(
         name="score-of-a-restored-trial-not-reserved",
         breaks="a restored trial draws its protected score again without paying",
         file="tuner/study/budget_room.py",
-        old="releases = max(remaining.releases - (held.releases if held else 0), 0)",
+        old="releases = max(needed.releases - (held.releases if held else 0), 0)",
         new="releases = 0",
         test="tests/study/test_driver_shapes.py"
         "::test_at_every_moment_what_is_reserved_is_what_the_trials_may_still_take",
+    ),
+    Fault(
+        name="reserve-not-kept",
+        breaks="promotions use up the steps that complete the winner, so the search ends without a model",
+        file="tuner/study/rung_wise.py",
+        old="        return all(self._room.holds_all(",
+        new="        return True or all(self._room.holds_all(",
+        test="tests/study/test_full_runs.py"
+        "::test_in_every_interleaving_the_best_trial_is_completed_and_no_step_is_repeated",
+    ),
+    Fault(
+        name="promotion-not-reserved",
+        breaks="a promoted trial trains without a reservation of its next rung",
+        file="tuner/study/rung_wise.py",
+        old="        if not self._room.extend(trial.id, ask, rung=rung):\n",
+        new="        if False:\n",
+        test="tests/study/test_full_runs.py::test_halving_takes_the_planned_steps_and_completes_the_best",
     ),
     Fault(
         name="protected-scores-not-asked-for",

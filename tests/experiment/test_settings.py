@@ -35,6 +35,8 @@ OPTIONS = [
     "privacy.cap=fixed_order",
     "dataset.validation.protected=true",
     "search.space={lr: {log_uniform: [0.01, 2.0], unimodal: true}}",
+    "search.full_runs=5",
+    "search.full_runs=auto",
 ]
 TOGETHER = [
     ["privacy.accounting=selection", "search.sampler=random"],

@@ -223,6 +223,7 @@ VARIANTS = (
     {"optimizer": "adam", "method": "dplis", "parameters": {"smoothing_samples": 2}},
     {"private": False, "noise_seed": 2},
     {"parameters": {"ema_decay": 0.9, "clipping": "automatic"}},
+    {"parameters": {"schedule": "gen", "clipping": "automatic", "schedule.warmup": 0.2}, "momentum": 0.5},
     {"optimizer": "adam", "precision": "bfloat16", "parameters": {"ema_decay": 0.5, "clipping": "per_layer"}},
 )
 

@@ -92,6 +92,12 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "metric-not-validation": "A search may use validation scores only. The test set is scored once, at export. "
         "Scores on training records would reveal facts about them.",
         "metric-direction": "An accuracy must be maximised, and a loss must be minimised.",
+        "full-runs-above-trials": "`search.full_runs` is the number of whole runs of steps that all trials take "
+        "together. Write at most `search.trials`, or auto.",
+        "full-runs-needs-composition": "Only an open, private search charges steps rung by rung. Remove "
+        "`search.full_runs`, or write `accounting: composition` and `private: true`.",
+        "full-runs-too-small": "The planned steps must hold one whole run, and the first steps of every other trial. "
+        "Raise `search.full_runs`, plan fewer trials, or let trials report earlier with `search.rungs`.",
         "promotion-needs-rungs": "Each level (value in the list `promote`) needs a rung of its own. Raise "
         "`search.rungs`.",
         "priced-value-fixed": "The search space gives a single value to a parameter that affects the budget. Write the "

@@ -89,11 +89,13 @@ class Executor(Protocol):
 
 
 def act(driver: StudyDriver, trial_id: str, step: int, metrics: dict[str, float]) -> bool:
-    """Report a rung's scores to the driver and return whether the trial continues. If not, finish the trial."""
+    """Report a rung's scores to the driver and return whether the trial continues. If not, it is finished or paused."""
     steps = driver.shape_of_trial(trial_id).steps
     decision = driver.report(trial_id, step, metrics)
     if decision is Decision.CONTINUE and step < steps:
         return True
+    if decision is Decision.PAUSE:  # the driver keeps it, and its checkpoint is on the disk
+        return False
     outcome = {
         Decision.CONTINUE: TrialStatus.COMPLETE,
         Decision.PRUNE: TrialStatus.PRUNED,

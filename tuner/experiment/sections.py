@@ -12,6 +12,7 @@ from tuner.experiment.values import (
     Count,
     Finite,
     Fraction,
+    FullRuns,
     Noise,
     Order,
     Positive,
@@ -197,9 +198,13 @@ class SearchSection(Section):
 
     `when_sure` says what happens when a complete trial is very probably near the best possible one: `go_on` continues
     the search, `stop` ends it and saves the remaining budget, and `replicate` repeats the best two configurations.
+
+    `full_runs` is the number of whole runs of steps for which the budget is planned. Trials then reserve rung by rung
+    and pause at rungs. Without it, the budget is planned for all trials, each trained to its end.
     """
 
     trials: Count = 20
+    full_runs: FullRuns = None
     sampler: Annotated[Component, BeforeValidator(_component)] = Component(name="tpe")
     pruner: Annotated[Component, BeforeValidator(_component)] = Component(name="none")
     rungs: Rungs = 5

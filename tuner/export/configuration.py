@@ -46,7 +46,13 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial, *, 
         # One trial releases few scores, so their noise is calibrated again for the smaller number.
         values["dataset"]["validation"] |= {"epsilon": None, "delta": None, "noise": "auto"}
     space = {name: value for name, value in best.parameters.items() if name not in plan.priced}
-    one: dict[str, object] = {"trials": 1, "sampler": "random", "pruner": "none", "when_sure": "go_on"}
+    one: dict[str, object] = {
+        "trials": 1,
+        "full_runs": None,
+        "sampler": "random",
+        "pruner": "none",
+        "when_sure": "go_on",
+    }
     values["search"] |= one | {"space": space, "public": None}
     if plan.priced and (fractions := rungs_of_levels(space, rungs=plan.rungs, steps=shape.steps)):
         # Trials of another length have other rung steps; K must grow at the same steps as before.

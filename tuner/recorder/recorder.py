@@ -163,6 +163,10 @@ class MLflowRecorder:
             metrics_record(budget, step=self._sweep_step(budget)),
         )
 
+    def trial_paused(self, trial: TrialView) -> None:
+        """Mark the trial's run in MLflow as paused. The run stays open."""
+        self._append(metrics_record({}, step=trial.step, trial=trial.id, tags={"state": trial.state.name.lower()}))
+
     def trial_finished(self, trial: TrialView) -> None:
         """Close the trial's run in MLflow with its final status, and update the best score of the sweep."""
         state = trial.state.name

@@ -27,8 +27,15 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveView"]
 
-_STYLES = {"running": "cyan", "complete": "green", "pruned": "yellow", "failed": "bold red", "lost": "magenta"}
-_MARKS = {"running": "●", "complete": "✓", "pruned": "✂", "failed": "✗", "lost": "?"}
+_STYLES = {
+    "running": "cyan",
+    "paused": "blue",
+    "complete": "green",
+    "pruned": "yellow",
+    "failed": "bold red",
+    "lost": "magenta",
+}
+_MARKS = {"running": "●", "paused": "‖", "complete": "✓", "pruned": "✂", "failed": "✗", "lost": "?"}
 _LINES_AROUND = 18  # panel, claim, heading, bars and sentences around the rows of the table
 _REFRESH_A_SECOND = 4
 _BUDGET_SECONDS = 2.0  # least time between two readings of the ledger
@@ -138,6 +145,13 @@ class LiveView:
                 score = format_value(metrics.get(self._metric))
                 self._say(f"trial {trial.number} step {step}/{trial.steps_planned}  {self._metric} {score}")
 
+    def trial_paused(self, trial: TrialView) -> None:
+        """Show a trial that pauses."""
+        with self._mutex:
+            self._take(trial)
+            if not self._quiet:
+                self._say(f"trial {trial.number} paused at step {trial.step}/{trial.steps_planned}")
+
     def trial_finished(self, trial: TrialView) -> None:
         """Show a trial that ended."""
         with self._mutex:
@@ -188,7 +202,7 @@ class LiveView:
         return row
 
     def _ended(self) -> int:
-        return sum(row.state != "running" for row in self._rows.values())
+        return sum(row.state not in ("running", "paused") for row in self._rows.values())
 
     @property
     def _best(self) -> TrialRow | None:

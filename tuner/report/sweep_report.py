@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SweepReport"]
 
 
-_STATES = ("complete", "pruned", "failed", "lost", "running", CUT_OFF)
+_STATES = ("complete", "pruned", "failed", "lost", "running", "paused", CUT_OFF)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class SweepReport:
     @property
     def ended(self) -> int:
         """Number of trials that have ended."""
-        return sum(trial.state not in ("running", CUT_OFF) for trial in self.trials)
+        return sum(trial.state not in ("running", "paused", CUT_OFF) for trial in self.trials)
 
     @property
     def counts(self) -> str:

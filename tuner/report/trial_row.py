@@ -23,7 +23,7 @@ class TrialRow:
     """Facts of one trial."""
 
     number: int  # counted from 0
-    state: str  # "running", "complete", "pruned", "failed", "lost", or `CUT_OFF`
+    state: str  # "running", "paused", "complete", "pruned", "failed", "lost", or `CUT_OFF`
     parameters: Mapping[str, object] = field(default_factory=dict)  # flat, fixed ones included
     step: int = 0
     steps_planned: int = 0

@@ -183,7 +183,11 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
             continue
         checkpoint = checkpoint_path(sweep.root, trial.id)
         held = 0 if checkpoint is None else checkpoint_step(checkpoint)
-        rest, kept = plan.shape_of(trial.parameters).remaining(held), promised[trial.id]
+        shape, kept = plan.shape_of(trial.parameters), promised[trial.id]
+        rest = shape.remaining(held)
+        if plan.full_runs is not None:  # its reservation ends at its next pause
+            until = min(held + kept.steps + max(budget.charged_steps(trial.id) - held, 0), shape.steps)
+            rest = shape.between(held, until, again=held > 0)
         again += max(budget.charged_steps(trial.id) - held, 0)
         more += max(rest.steps - kept.steps, 0)
         scores += max(rest.releases - kept.releases, 0)

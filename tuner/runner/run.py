@@ -95,7 +95,9 @@ def run_trials(
     from trainables.charge import NoCharge
     from tuner.executors.base import ExecutorSettings, TrialSetup
     from tuner.executors.registry import EXECUTORS
+    from tuner.plan.full_runs import search_levels
     from tuner.study.driver import StudyDriver
+    from tuner.study.rung_wise import asks_pruner
 
     experiment, plan = prepared.experiment, prepared.plan
     control = _StopOnRequest(sweep)
@@ -113,6 +115,10 @@ def run_trials(
         shape_of=plan.shape_of,
         cheapest=() if budget is None else plan.cheapest(),
         when_sure=experiment.search.when_sure,
+        levels=None
+        if plan.full_runs is None
+        else search_levels(experiment.search, plan.rungs, trials=trials, full_runs=plan.full_runs),
+        asks_pruner=asks_pruner(experiment.search.pruner.name),
     )
 
     def charge_for(trial_id: str) -> Charge:

@@ -29,6 +29,17 @@ class BudgetRoom:
         """Return whether at least one of these trial shapes fits the remaining budget."""
         return self._budget is None or any(self._budget.fits(shape.ask) for shape in shapes)
 
+    def holds_all(self, *asks: Ask) -> bool:
+        """Return whether all of these requests fit the remaining budget together."""
+        return self._budget is None or self._budget.fits(*asks)
+
+    def beyond(self, trial_id: str, needed: Ask) -> Ask:
+        """Return the part of `needed` that a trial has not reserved yet."""
+        held = self.outstanding().get(trial_id)
+        steps = max(needed.steps - (held.steps if held else 0), 0)
+        releases = max(needed.releases - (held.releases if held else 0), 0)
+        return Ask(steps, needed.sample_rate, needed.noise_multiplier, releases)
+
     def whole(self, shapes: Sequence[TrialShape], *, at_most: int) -> int:
         """Return how many trials fit the remaining budget if all have the cheapest of these shapes.
 
@@ -38,31 +49,32 @@ class BudgetRoom:
             return at_most
         return max((_most_that_fit(self._budget, shape.ask, at_most) for shape in shapes), default=0)
 
-    def reserve(self, trial_id: str, ask: Ask) -> bool:
-        """Reserve all requested steps and scores, and return True. If they do not fit the budget, only return False."""
+    def reserve(self, trial_id: str, ask: Ask, *, rung: bool = False) -> bool:
+        """Reserve all requested steps and scores, and return True. If they do not fit the budget, only return False.
+
+        `rung` is described in `BudgetGate.reserve`.
+        """
         if self._budget is None:
             return True
         if not self._budget.fits(ask):
             return False
         try:
-            self._budget.reserve(trial_id, ask)
+            self._budget.reserve(trial_id, ask, rung=rung)
         except BudgetRefusedError:  # another process reserved the budget between the two calls
             return False
         return True
 
-    def extend(self, trial_id: str, remaining: Ask) -> bool:
+    def extend(self, trial_id: str, remaining: Ask, *, rung: bool = False) -> bool:
         """Extend a trial's reservation so that the trial can finish. Return whether the budget allows this.
 
         `remaining` is the budget that the trial still needs. The unleased (not yet charged) part of the existing
         reservation is used first, and only the difference is reserved. Steps that a trial repeats after an interruption
         are charged again, because leased steps are never reused.
         """
-        held = self.outstanding().get(trial_id)
-        steps = max(remaining.steps - (held.steps if held else 0), 0)
-        releases = max(remaining.releases - (held.releases if held else 0), 0)
-        if self._budget is None or (steps == 0 and releases == 0):
+        missing = self.beyond(trial_id, remaining)
+        if self._budget is None or (missing.steps == 0 and missing.releases == 0):
             return True
-        return self.reserve(trial_id, Ask(steps, remaining.sample_rate, remaining.noise_multiplier, releases))
+        return self.reserve(trial_id, missing, rung=rung)
 
     def settle(self, trial_id: str, steps_taken: int) -> None:
         """End the reservations of a trial, and give its unleased steps and scores back to the budget."""

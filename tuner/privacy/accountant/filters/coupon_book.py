@@ -48,12 +48,12 @@ class CouponBook(FixedParts):
         object.__setattr__(self, "quotas", tuple(sorted(self.quotas)))
 
     @classmethod
-    def planned(cls, menu: Sequence[TrialSteps], trials: int, *, scale: float = 1.0) -> Self:
+    def planned(cls, menu: Sequence[TrialSteps], trials: float, *, scale: float = 1.0) -> Self:
         """Return the coupon book for `trials` full-length trials. Mechanisms get equal numbers of trials, rounded up.
 
         Args:
             menu: the possible choices of a trial. Each mechanism occurs once.
-            trials: number of planned trials.
+            trials: number of planned trials, possibly a fraction. Each mechanism gets a whole number of them.
             scale: factor by which every quota is multiplied. The product is rounded down, but is at least 1.
         """
         each = ceil(trials / len(menu))
@@ -89,7 +89,7 @@ class CouponBook(FixedParts):
         shortest = dict(sorted(trials, key=lambda trial: -trial[1]))
         return tuple(shortest.items())
 
-    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
+    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: float, delta: float) -> float:
         """Return the ε at `delta` that the coupon book from `planned` claims."""
         return self.planned(menu, trials).claim(delta)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from search_spaces.schedules import GEN
+from trainables.engine.schedules import noise_split
 from tuner.errors import VerificationError
+from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.card.sections.section import CardSection, Field, Subject
 from tuner.privacy.card.text import settings_text
 
@@ -29,10 +32,28 @@ def _winner(subject: Subject) -> dict[str, Any]:
         "label": subject.mode.winner,
         "trial": _SEALED_WINNER if subject.search.charged_whole else subject.facts.winner,
         **mechanism.body(),
+        "releases": _releases(mechanism, subject),
         "steps": steps,
         "single_run_epsilon": subject.single_run_epsilon,
         "at_delta": subject.search.delta,
     }
+
+
+def _releases(mechanism: SampledGaussian, subject: Subject) -> list[dict[str, Any]]:
+    """Return the releases of a step of the exported trial, with the noise of each in units of its sensitivity.
+
+    The share of the probes is the ledger's, or the winner's own if the search chose it.
+    """
+    parameters, share = subject.facts.parameters, None
+    if parameters.get("schedule") == GEN:
+        fixed = subject.search.details.get("probe_share")
+        share = fixed if isinstance(fixed, float) else parameters.get(f"schedule.{GEN}.probe_share")
+    number = isinstance(share, float) and 0 < share < 1
+    noise = noise_split(mechanism.noise_multiplier, probe_share=share if number else None)
+    releases = [{"release": "clipped sum of gradients", "noise_multiplier": noise.gradient}]
+    if noise.probe is not None:
+        releases.append({"release": "loss probes", "noise_multiplier": noise.probe})
+    return releases
 
 
 WINNER = CardSection(
@@ -44,6 +65,7 @@ WINNER = CardSection(
         "trial": Field("trial"),
         "sample_rate": Field("sample rate (probability that a unit is in a batch)"),
         "noise_multiplier": Field("noise multiplier (standard deviation of the noise, in units of the clipping norm)"),
+        "releases": Field("releases of a step, which together cost what one with this noise multiplier costs"),
         "steps": Field("charged steps"),
         "single_run_epsilon": Field("ε of these steps"),
         "at_delta": Field("at δ"),
