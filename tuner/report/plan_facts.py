@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from search_spaces.domains import Categorical, Fixed, as_yaml
 from search_spaces.schedules import GEN
+from search_spaces.spaces import DIVIDES
 from trainables.engine.schedules import noise_split
 from tuner.experiment.prior import recommended
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder
@@ -109,7 +110,8 @@ def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
     for name in space.unimodal:
         scales = [each for each in space.scales(name) if not isinstance(dict(space.parameters)[each], Categorical)]
         if scales:
-            product = " × ".join((name, *scales))
+            product = " × ".join((name, *(each for each in scales if each not in DIVIDES)))
+            product += "".join(f" / {each}" for each in scales if each in DIVIDES)
             comparable = f"{name} values are comparable only if the other factors are equal"
             facts.append(("modelled", f"{product}, an absolute standard deviation: {comparable}"))
     if canonical_sampler(search.sampler.name) == "unimodal":
