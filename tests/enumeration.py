@@ -146,6 +146,27 @@ def _total_steps(rng: np.random.Generator, fault: str | None) -> tuple[float, fl
     return worst_adaptive(menu, admits, epsilon, depth=cap + 1), _composed([(base, cap)], epsilon)
 
 
+def _rung_by_rung(rng: np.random.Generator, fault: str | None) -> tuple[float, float]:
+    """Three trials of two rungs under a cap of F whole runs; whoever sees all outcomes pauses and promotes them."""
+    base = _draw(rng, int(rng.integers(2, 4)), spread=rng.uniform(0.2, 1.5), zeros=True)
+    rung = int(rng.integers(1, 3))
+    cap = 2 * rung if rung == 2 else int(rng.integers(2, 5))  # one whole run, or from one to two of them
+    filter: Any = TotalSteps(base, cap)  # type: ignore[arg-type]
+    channels = [np.eye(len(base.on)), *rng.dirichlet(np.full(2, 0.3), size=(2, len(base.on)))]
+    menu = tuple(Discrete(tuple(np.array(base.on) @ c), tuple(np.array(base.off) @ c)) for c in channels)
+
+    def admits(used: tuple[int, ...], index: int) -> bool:
+        reserved = [-(-steps // rung) * rung for steps in used]
+        if used[index] < reserved[index]:
+            return True  # a step of a rung that is reserved
+        charged = [min(each, rung) for each in reserved] if fault == "promotion_not_charged" else reserved
+        more = 0 if fault == "promotion_not_charged" and used[index] else rung
+        return used[index] < 2 * rung and bool(filter.left({base: min(sum(charged), cap)}, base) >= more)
+
+    epsilon = rng.uniform(0.0, 3.0)
+    return worst_adaptive(menu, admits, epsilon, depth=cap + 1), _composed([(base, cap)], epsilon)
+
+
 def _coupons(rng: np.random.Generator, fault: str | None) -> tuple[float, float]:
     """A menu with quotas, used in any order; the claim covers all of them."""
     menu = tuple(_draw(rng, int(rng.integers(2, 4)), spread=rng.uniform(0.2, 1.5), zeros=True) for _ in range(3))
@@ -296,10 +317,12 @@ MODES: Mapping[str, Mode] = {
     "selection, cut off": selection.cut_off,
     "selection, learning sampler": selection.learning_sampler,
     "committed run": _committed,
+    "rung by rung": _rung_by_rung,
 }
 
 FAULTS: Mapping[str, tuple[str, ...]] = {
     "forgotten_step": ("total steps", "coupon book"),
+    "promotion_not_charged": ("rung by rung",),
     "some_order": ("fixed order",),
     "undivided": ("data set, either rule",),
     "runs_revealed": ("selection",),
