@@ -32,7 +32,7 @@ TWO = Unimodality(
 GRID: dict[str, list[object]] = {
     "rate": [0.1, 0.5], "samples": [1, 4, 16], "kind": ["a", "b"], "radius": [0.0, 10.0], "decay": [1.0]
 }  # fmt: skip
-RESUMES = ("grid", "unimodal")
+RESUMES = ("grid", "unimodal", "surrogate")
 """Samplers whose proposals follow from the study and the trial's number alone."""
 SAMPLERS = [*((name, ONE) for name in names.SAMPLERS), ("unimodal", TWO)]
 PRUNERS = [*((name, ONE) for name in names.PRUNERS), ("unimodal", TWO)]
