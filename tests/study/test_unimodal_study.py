@@ -15,6 +15,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from radius_studies import DOMAIN, RUNGS, beliefs_of, made, pruner, sampler, score, study_of
 
 from tuner.study.protocols import StudyPruner
+from tuner.study.rung_wise import paused_as
 from tuner.study.unimodal.inference.axis import ParameterAxis
 from tuner.study.unimodal.inference.beliefs import Beliefs, Rules
 from tuner.study.unimodal.pruner import UnimodalPruner
@@ -154,17 +155,13 @@ def test_a_resumed_study_decides_as_one_that_was_not_interrupted() -> None:
 
 
 def test_a_trial_that_was_paused_and_goes_on_is_judged_by_all_its_scores() -> None:
-    """While it is paused, a driver may show it as ended. What was known of it then must not be kept."""
+    """While it is paused, it is shown as complete with its last score. That is not its final score, and not kept."""
     study, rule = known_study(), pruner()
     study.enqueue_trial({"R": 33.0})
     trial = study.ask({"R": DOMAIN})
     trial.report(score(33.0, 3), 3)
-    honest = study._get_trials
-    shown = [*study.trials[:-1], made(len(KNOWN), 33.0, 1, TrialState.PRUNED)]
-    shown[-1].number = len(KNOWN)
-    study._get_trials = lambda *_, **__: shown  # type: ignore[method-assign]
-    paused = rule.beliefs(study)
-    study._get_trials = honest  # type: ignore[method-assign]
+    with paused_as(study, TrialState.COMPLETE, running=True):
+        paused = rule.beliefs(study)
     trial.report(score(33.0, 9) - 5.0, 9)
     again, fresh = rule.beliefs(study), pruner().beliefs(study)
     assert again is not None
@@ -172,6 +169,7 @@ def test_a_trial_that_was_paused_and_goes_on_is_judged_by_all_its_scores() -> No
     assert fresh is not None
     assert again.seen == fresh.seen
     assert len(again.seen.records) == len(paused.seen.records) + 1
+    assert [each.trial for each in paused.seen.standing("paused")] == [len(KNOWN)]
 
 
 def test_a_parameter_that_is_no_number_is_left_alone() -> None:

@@ -151,6 +151,8 @@ class View:
     def _told(self, trial: FrozenTrial, last: int | None, sign: float) -> Told:
         """Return the state and the records of one trial. `sign` is -1 if the study minimises."""
         place, context, state = self.place(trial), self.context(trial), _STATES[trial.state]
+        if trial.state.is_finished() and trial.datetime_complete is None:
+            state = "paused"  # `rung_wise.paused_as` shows it as ended: its last score is not its final one
         if last is None:
             return Standing(place, trial.number, state, context), ()
         scores = dict(trial.intermediate_values)
@@ -161,8 +163,6 @@ class View:
             for step, score in scores.items()
             if step > 0 and np.isfinite(score)
         )
-        if state == "complete" and all(record.fraction < 1 for record in records):
-            state = "pruned"  # a paused trial that is shown as complete: what it says ends before the end
         return Standing(place, trial.number, state, context), records
 
 

@@ -298,14 +298,15 @@ class Beliefs:
         return min(max(place, context.low), context.high)
 
     def _covered_places(self, context: Context) -> list[float]:
-        """Return the positions of the running trials and of the best complete trial of this context.
+        """Return the positions of the running and paused trials and of the best complete trial of this context.
 
         The best complete trial is included from the third on, because a search with one trial at a time would otherwise
         always propose the same position.
         """
         own = {trial.trial: trial.place for trial in self.seen.standing("complete") if trial.context == context}
         best = next((own[number] for number in self.ranked() if number in own), None) if len(own) >= 3 else None
-        return [trial.place for trial in self.seen.standing("running")] + ([] if best is None else [best])
+        alive = (*self.seen.standing("running"), *self.seen.standing("paused"))
+        return [trial.place for trial in alive] + ([] if best is None else [best])
 
     def _start(self, context: Context) -> float | None:
         """Return the position of the first start that has no trial, or None. Failed trials are ignored."""

@@ -66,12 +66,12 @@ class Record:
 
 @dataclass(frozen=True, order=True)
 class Standing:
-    """State of a running, complete or pruned trial. Failed trials have no `Standing`.
+    """State of a running, paused, complete or pruned trial. Failed trials have no `Standing`.
 
     Attributes:
         place: position of the trial on the axis.
         trial: number of the trial.
-        state: ``running``, ``complete`` or ``pruned``.
+        state: ``running``, ``paused``, ``complete`` or ``pruned``.
         context: values of the trial's other parameters.
     """
 
