@@ -15,6 +15,7 @@ from errors_helper import raises_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainables.engine.schedules import noise_split
 from tuner.errors import BudgetRefusedError, InputError, TunerError
 from tuner.experiment import parse_experiment
 from tuner.plan.comparison import comparison
@@ -26,7 +27,7 @@ from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, Tot
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon, max_steps
 from tuner.privacy.accountant.selection import epsilon_selection
-from tuner.report.plan_facts import plan_text, plan_warnings
+from tuner.report.plan_facts import plan_text, plan_warnings, release_facts
 from tuner.study.types import Ask
 from tuner.sweep.settings import plan_hash
 
@@ -315,6 +316,22 @@ def test_too_few_whole_runs_are_refused_and_auto_takes_what_is_recommended() -> 
     assert plan.rung_wise.reached[-1] >= 1
     assert plan_from(json.loads(json.dumps(plan.as_dict())), trials=6) == plan
     assert planned("search.full_runs=6").training_filter == planned().training_filter
+
+
+def test_the_two_releases_of_a_step_with_probes_are_named() -> None:
+    """The cap is that of the same search with another schedule, because a step is charged as one mechanism."""
+    gen = ("search.space={schedule: gen, ema_decay: default}", "privacy.noise_multiplier=4")
+    experiment = parse_experiment(BASE, gen)
+    plan = make_plan(experiment, experiment.dataset_request())
+    facts = dict(release_facts(experiment, plan))
+    split = noise_split(plan.nominal.noise_multiplier, probe_share=0.019)
+    assert {f"{split.gradient:.4g}", f"{split.probe:.4g}", f"{plan.nominal.noise_multiplier:.4g}"} <= set(
+        facts["a step of gen"].replace(",", "").replace(";", "").split()
+    )
+    assert {"noisy probes", "clipping"} <= set(facts)
+    other = parse_experiment(BASE, ("search.space={ema_decay: default}", "privacy.noise_multiplier=4"))
+    assert make_plan(other, other.dataset_request()).training_filter == plan.training_filter
+    assert release_facts(other, plan) == ()
 
 
 # -- comparison -------------------------------------------------------------------------------------------------------

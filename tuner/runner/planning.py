@@ -20,7 +20,7 @@ from tuner.plan.full_runs import recommended
 from tuner.plan.shapes import rung_steps
 from tuner.privacy.modes import COMPOSITION
 from tuner.report.facts import claim_headline
-from tuner.report.plan_facts import plan_text, plan_warnings, search_facts
+from tuner.report.plan_facts import plan_text, plan_warnings, release_facts, search_facts
 from tuner.report.text import console, plan_panel
 from tuner.study.promotion import each_level
 from tuner.sweep.identity import naming_warnings
@@ -110,7 +110,7 @@ def show_plan(prepared: ReadySearch, datasets: Sequence[DatasetState], **more: A
         source=prepared.source,
         datasets=datasets,
         warnings=_warnings(prepared, datasets),
-        search=search_facts(prepared.experiment),
+        search=(*release_facts(prepared.experiment, prepared.plan), *search_facts(prepared.experiment)),
         **more,
     )
     console().print(plan_panel(words))
@@ -201,7 +201,8 @@ def _guess_wall_time(prepared: ReadySearch) -> float:
             seconds += share * statistics.median(seconds_per_step(spec, steps=_TIMED_STEPS, at_most=_TIMED_SECONDS))
     trials = plan.trials_at_most or plan.trials_that_fit
     rounds = math.ceil(trials / experiment.resources.concurrent_trials) + (1 if plan.mode.searches_public else 0)
-    return seconds * plan.shape_of(costly).steps * rounds
+    steps = plan.shape_of(costly).steps * rounds
+    return seconds * (steps if plan.commit is None else steps + plan.commit.steps)
 
 
 class _MostExpensive:

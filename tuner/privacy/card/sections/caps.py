@@ -27,6 +27,12 @@ _FIELDS = {
     "curve": Field("ε of all allowed steps at other values of δ", curve_text),
 }
 
+_TWO_RELEASES = (
+    "A step with the schedule gen makes two Gaussian releases on one Poisson sample: the clipped sum of gradients with "
+    "the noise g, and the loss probes with the noise l, each in units of its sensitivity. They cost what one release "
+    "with the noise (g^-2 + l^-2)^(-1/2) costs, which is the noise that is charged"
+)
+
 
 def _cap(pool: PoolState, claim: tuple[float, float], protects: str) -> dict[str, Any]:
     filter, delta = pool.filter, claim[1]
@@ -46,6 +52,8 @@ def _cap(pool: PoolState, claim: tuple[float, float], protects: str) -> dict[str
 def _training(subject: Subject) -> dict[str, Any]:
     found = subject.search
     values = _cap(found.training, (found.epsilon, found.delta), subject.unit.training)
+    if "probe_share" in found.details:
+        values["mechanism"] += f". {_TWO_RELEASES}"
     runs, steps = found.details.get("full_runs"), found.details.get("steps_per_trial")
     if runs is None:
         return values
