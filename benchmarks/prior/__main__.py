@@ -107,7 +107,7 @@ def judge(datasets: Sequence[str], name: str, settings: Settings, results: Resul
                 "MISS" if best - mine > BAR else "",
             )
         )
-    columns = (
+    columns: tuple[str, ...] = (
         "data set",
         "ε",
         "n",

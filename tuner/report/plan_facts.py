@@ -156,7 +156,7 @@ def _prior(experiment: Experiment) -> Iterator[tuple[str, str]]:
     rate, clip = found["learning_rate"], found["max_grad_norm"]
     low, high = rate.value * exp(-rate.spread), rate.value * exp(rate.spread)
     own = "" if experiment.trainable.optimizer == "adam" else " with the max_grad_norm of the space"
-    lengths = f"batch_size {found['batch_size'].value:.2g}, epochs {found['epochs'].value:.2g}"
+    lengths = f"batch_size {found['batch_size'].value:.0f}, epochs {found['epochs'].value:.2g}"
     yield (
         "recommended",
         f"learning_rate {rate.value:.2g} ({low:.2g} to {high:.2g}){own}; "
