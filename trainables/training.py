@@ -29,7 +29,7 @@ from trainables.engine.schedules import rate_factor
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep
 from trainables.engine.update import Adam, Sgd, Update
-from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
+from trainables.errors import DatasetError, GateError, HyperparameterError, InfrastructureError, TrainableError
 from trainables.health import HealthCheck
 from trainables.hyperparameters import check_augmentation
 from trainables.methods import from_parameters
@@ -86,6 +86,8 @@ class PrivateTraining:
         check_augmentation(self._hyperparameters.augmentation, about.input_shape)
         self._input_shape, self._classes = about.input_shape, about.classes
         self._model = self._build().to(self._device)
+        if spec.initial is not None:
+            self._model.load_state_dict(_weights_of(Path(spec.initial), like=self._model))
         self._layout = Layout.of(self._model)
         source = gradient_source(self._model, self._layout, about.input_shape, precision=spec.precision)
         self._theta = self._layout.flatten(self._model)
@@ -339,6 +341,28 @@ class PrivateTraining:
     def _released(self) -> int:
         """Return the number of scores charged so far; 0 if scores are not protected."""
         return 0 if self.spec.score_noise is None else self._charge.released()
+
+
+def _weights_of(checkpoint: Path, *, like: nn.Module) -> dict[str, Tensor]:
+    """Return the weights of another training's checkpoint, and nothing else of it: neither its noise nor its sampling.
+
+    Raises:
+        InfrastructureError: the checkpoint cannot be read, or its model is another one. No record was touched.
+    """
+    try:
+        state = torch.load(checkpoint, weights_only=True, map_location="cpu")
+        weights: dict[str, Tensor] = state["model"]
+        if {name: value.shape for name, value in weights.items()} != {
+            name: value.shape for name, value in like.state_dict().items()
+        }:
+            raise ValueError("another model")  # noqa: TRY301 - every cause has the same words
+    except Exception as error:
+        raise InfrastructureError(
+            "checkpoint-damaged",
+            "The checkpoint from which the committed run starts cannot be read. Restore it from a copy, then resume "
+            "the sweep.",
+        ) from error
+    return weights
 
 
 def _device(name: str) -> torch.device:

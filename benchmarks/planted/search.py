@@ -202,4 +202,37 @@ FAULTS: tuple[Fault, ...] = (
         new="best = None",
         test="tests/cli/test_selection.py::test_no_record_decides_whether_a_winner_is_released",
     ),
+    Fault(
+        name="commit-charged-at-the-noise-of-the-search",
+        breaks="the committed run reserves steps with the noise of the trials, and takes them with less noise",
+        file="tuner/study/driver.py",
+        old="            return self._committed.shape\n",
+        new="            return replace(self._committed.shape, noise_multiplier=self._shape_of({}).noise_multiplier)\n",
+        test="tests/cli/test_commit.py::test_the_committed_run_is_charged_as_what_it_is_and_is_what_is_released",
+    ),
+    Fault(
+        name="commit-planned-at-the-noise-of-the-search",
+        breaks="the noise is calibrated as if the committed run had the noise of the trials, so the cap is too small",
+        file="tuner/plan/commit.py",
+        old="        return epsilon_composed(book(noise).parts, delta, coarser=coarser)\n",
+        new="        every = [(SampledGaussian(rate, _search_noise(noise, odds)), search_steps + steps)]\n"
+        "        return epsilon_composed(every, delta, coarser=coarser)\n",
+        test="tests/plan/test_commit.py::test_both_noises_are_the_least_that_fit_and_the_trials_have_their_share",
+    ),
+    Fault(
+        name="trials-take-the-scores-of-the-committed-run",
+        breaks="restored trials use the protected scores that are planned for the committed run",
+        file="tuner/study/budget_room.py",
+        old="        return replace(ask, releases=ask.releases + kept.releases)\n",
+        new="        return ask\n",
+        test="tests/study/test_driver_commit.py::test_trials_never_take_the_steps_or_the_scores_of_the_run",
+    ),
+    Fault(
+        name="one-noise-for-both-quotas",
+        breaks="trials and committed run have one mechanism, so trials may use the committed run's steps",
+        file="tuner/plan/commit.py",
+        old="FIVE_DIGITS.next_plus(found) if float(found) == committed else found",
+        new="found",
+        test="tests/plan/test_commit.py::test_the_two_noises_differ_even_if_the_share_asks_for_one",
+    ),
 )

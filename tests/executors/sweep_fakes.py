@@ -27,13 +27,15 @@ from tuner.errors import BudgetRefusedError, LedgerError
 from tuner.executors.base import ChargeFor, ExecutorSettings, TrialSetup
 from tuner.executors.local import LocalExecutor
 from tuner.executors.registry import EXECUTORS
+from tuner.study.best import best_trial
+from tuner.study.committed import Commitment, Committed
 from tuner.study.driver import StudyDriver
 from tuner.study.pauses import Levels, levels_of
 from tuner.study.pruners.make import make_pruner
 from tuner.study.rung_wise import asks_pruner
 from tuner.study.samplers.make import make_sampler
 from tuner.study.storage import open_storage, open_study
-from tuner.study.types import Ask, Observer, Stop, Suggestion, TrialView, WhenSure
+from tuner.study.types import Ask, Observer, Stop, Suggestion, TrialShape, TrialView, WhenSure
 from tuner.study.unimodal.options import Along, Unimodality
 
 STEPS = 100
@@ -307,6 +309,18 @@ class FileCharge:
         return self.ledger.released(self.trial)
 
 
+def best_again(trials: Sequence[TrialView]) -> Commitment | None:
+    """Return the configuration of the best trial, for a committed run."""
+    best = best_trial(trials, mode="max")
+    return None if best is None else Commitment(parameters=dict(best.parameters), source=best.id)
+
+
+LONG_RUN = Committed(
+    shape=TrialShape(steps=2 * STEPS, rungs=tuple(2 * rung for rung in RUNGS), save_every=25), choose=best_again
+)
+"""A committed run of twice the steps. It writes a checkpoint at every 25th step, and at its reports."""
+
+
 class Recorder(Observer):
     """Observer that keeps what it sees, and may act on the n-th report."""
 
@@ -357,6 +371,7 @@ class Sweep:
     storage: object = None
     seed: int = 3
     when_sure: WhenSure = "go_on"
+    committed: Committed | None = None
     full_runs: float | None = None
 
     @property
@@ -393,6 +408,7 @@ class Sweep:
             budget=self.ledger,
             observers=self.observers,
             when_sure=self.when_sure,
+            committed=self.committed,
             levels=None if self.full_runs is None else self.levels(),
             asks_pruner=asks_pruner(self.pruner[0]),
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from errors_helper import raises_code
-from sweep_fakes import METRIC, RUNGS, SECRET, STEPS, Recorder, Sweep, facts, run_script, states
+from sweep_fakes import LONG_RUN, METRIC, RUNGS, SECRET, STEPS, Recorder, Sweep, facts, run_script, states
 
 from trainables.rungs import OPERATOR_LOG, checkpoint_path, checkpoint_step
 from tuner.errors import LedgerError, SweepInterrupted, TunerError
@@ -201,3 +201,17 @@ def test_a_resumed_trial_that_fits_no_more_is_failed_with_the_reason(tmp_path: P
     assert "do not fit" in sweep.study().get_trials()[0].user_attrs["reason"]
     assert sweep.study().get_trials()[0].user_attrs["outcome"] == "LOST"
     assert sweep.draws == sweep.ledger.leased() == 50
+
+
+def test_a_committed_run_follows_is_interrupted_and_goes_on(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, trials=2, cap=4 * STEPS, committed=LONG_RUN, faults={"interrupt_at": 130})
+    with pytest.raises(SweepInterrupted):
+        sweep.run_local()
+    assert states(sweep) == ["COMPLETE", "COMPLETE", "RUNNING"]
+    resumed = Sweep(tmp_path, trials=2, cap=4 * STEPS, committed=LONG_RUN)
+    assert resumed.run_local().reason is StopReason.DONE
+    run = resumed.study().get_trials()[2]
+    assert (run.state.name, run.user_attrs["steps_taken"]) == ("COMPLETE", 190), "125 and the 65 that were left"
+    assert resumed.draws <= resumed.ledger.leased() == 4 * STEPS
+    assert resumed.run_local().reason is StopReason.DONE
+    assert len(states(resumed)) == 3

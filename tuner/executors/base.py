@@ -107,8 +107,11 @@ def act(driver: StudyDriver, trial_id: str, step: int, metrics: dict[str, float]
 
 
 def lose(driver: StudyDriver, setup: TrialSetup, trial_id: str, why: str) -> None:
-    """End a trial as LOST because the infrastructure failed, or raise a TunerError if the sweep must stop."""
-    if setup.stops_when_lost:
+    """End a trial as LOST because the infrastructure failed, or raise a TunerError if the sweep must stop.
+
+    The sweep also stops if the trial is the committed run, which is never started twice. A resume continues it.
+    """
+    if setup.stops_when_lost or driver.is_committed(trial_id):
         raise TunerError("trial-lost", f"The infrastructure failed: {why}")
     driver.finish(trial_id, outcome=TrialStatus.LOST, steps_taken=driver.step_of(trial_id), reason=why)
 

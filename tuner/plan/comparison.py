@@ -38,10 +38,10 @@ def comparison(plan: Plan, *, full_runs: float | None = None) -> tuple[ModeRow, 
     If the plan's noise was calibrated, the row of the plan's own mode shows this noise. All other rows assume one
     mechanism for all runs and, in a sealed search, a geometric number of runs. The plan may
     use other mechanisms or another distribution. `full_runs` adds a row for an open search of so many whole runs of
-    steps. It must be given if the plan is of such a search.
+    steps. It must be given if the plan is of such a search. A committed run has a row of its own.
     """
     rate, steps, target, delta = plan.dearest.sample_rate, plan.dearest.longest, plan.epsilon, plan.delta
-    own = plan.accounting if plan.noise_source == "calibrated" else ""
+    own = plan.accounting if plan.noise_source == "calibrated" and plan.commit is None else ""
 
     def row(mode: str, noise: float | None, expected: float, most: int) -> ModeRow:
         one = None if noise is None else epsilon(SampledGaussian(rate, noise), steps, delta)
@@ -55,6 +55,8 @@ def comparison(plan: Plan, *, full_runs: float | None = None) -> tuple[ModeRow, 
 
     single = composed(1)
     rows = [row("one run, no search", single, 1, 1)]
+    if plan.commit is not None:
+        rows.append(row("this search, committed run", plan.commit.noise_multiplier, 1, 1))
     if plan.trials > 1:
         whole = own == "composition" and plan.full_runs is None
         noise = plan.nominal.noise_multiplier if whole else composed(plan.trials)

@@ -201,7 +201,8 @@ def _guess_wall_time(prepared: ReadySearch) -> float:
             seconds += share * statistics.median(seconds_per_step(spec, steps=_TIMED_STEPS, at_most=_TIMED_SECONDS))
     trials = plan.trials_at_most or plan.trials_that_fit
     rounds = math.ceil(trials / experiment.resources.concurrent_trials) + (1 if plan.mode.searches_public else 0)
-    return seconds * plan.shape_of(costly).steps * rounds
+    steps = plan.shape_of(costly).steps * rounds
+    return seconds * (steps if plan.commit is None else steps + plan.commit.steps)
 
 
 class _MostExpensive:

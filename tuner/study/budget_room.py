@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tuner.errors import BudgetRefusedError
 from tuner.study.types import Ask, BudgetGate, TrialShape, Unleased
@@ -14,11 +15,13 @@ __all__ = ["BudgetRoom"]
 class BudgetRoom:
     """Remaining privacy budget of a sweep, from which trials reserve steps and scores.
 
-    For a sweep without privacy, `budget` is None, and every reservation succeeds.
+    For a sweep without privacy, `budget` is None, and every reservation succeeds. `committed` is the request of a
+    committed run, whose scores no other trial may reserve. Its steps have a quota of their own.
     """
 
-    def __init__(self, budget: BudgetGate | None) -> None:
+    def __init__(self, budget: BudgetGate | None, *, committed: Ask | None = None) -> None:
         self._budget = budget
+        self._committed = committed
 
     @property
     def is_limited(self) -> bool:
@@ -27,7 +30,7 @@ class BudgetRoom:
 
     def holds_any(self, shapes: Sequence[TrialShape]) -> bool:
         """Return whether at least one of these trial shapes fits the remaining budget."""
-        return self._budget is None or any(self._budget.fits(shape.ask) for shape in shapes)
+        return self._budget is None or any(self._budget.fits(self._beside(shape.ask)) for shape in shapes)
 
     def holds_all(self, *asks: Ask) -> bool:
         """Return whether all of these requests fit the remaining budget together."""
@@ -47,7 +50,7 @@ class BudgetRoom:
         """
         if self._budget is None:
             return at_most
-        return max((_most_that_fit(self._budget, shape.ask, at_most) for shape in shapes), default=0)
+        return max((self._most_that_fit(self._budget, shape.ask, at_most) for shape in shapes), default=0)
 
     def reserve(self, trial_id: str, ask: Ask, *, rung: bool = False) -> bool:
         """Reserve all requested steps and scores, and return True. If they do not fit the budget, only return False.
@@ -56,7 +59,7 @@ class BudgetRoom:
         """
         if self._budget is None:
             return True
-        if not self._budget.fits(ask):
+        if not self._budget.fits(self._beside(ask)):
             return False
         try:
             self._budget.reserve(trial_id, ask, rung=rung)
@@ -94,14 +97,21 @@ class BudgetRoom:
         """Return, for each trial that is not settled, its reserved steps and scores that are not leased yet."""
         return {} if self._budget is None else self._budget.outstanding()
 
+    def _beside(self, ask: Ask) -> Ask:
+        """Return the request with the scores added that must be left for the committed run."""
+        kept = self._committed
+        if kept is None or ask.noise_multiplier == kept.noise_multiplier:
+            return ask
+        return replace(ask, releases=ask.releases + kept.releases)
 
-def _most_that_fit(budget: BudgetGate, ask: Ask, at_most: int) -> int:
-    """Return how many trials with this request fit the budget together. The result is at most `at_most`.
+    def _most_that_fit(self, budget: BudgetGate, ask: Ask, at_most: int) -> int:
+        """Return how many trials with this request fit the budget together. The result is at most `at_most`.
 
-    A binary search keeps the number of ledger queries low.
-    """
+        A binary search keeps the number of ledger queries low.
+        """
 
-    def is_too_many(number: int) -> bool:
-        return not budget.fits(Ask(ask.steps * number, ask.sample_rate, ask.noise_multiplier, ask.releases * number))
+        def is_too_many(number: int) -> bool:
+            together = replace(ask, steps=ask.steps * number, releases=ask.releases * number)
+            return not budget.fits(self._beside(together))
 
-    return bisect_left(range(1, at_most + 1), x=True, key=is_too_many)
+        return bisect_left(range(1, at_most + 1), x=True, key=is_too_many)

@@ -57,11 +57,14 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial, Trial
 
+    from tuner.study.committed import Committed
     from tuner.study.pauses import Levels
 
 __all__ = ["NO_RESERVATION", "NO_ROOM", "RAISED", "StudyDriver"]
 
 NO_ROOM = "the steps to repeat after an interruption do not fit in the privacy budget"
+_OVER = (StopReason.DONE, StopReason.BUDGET, StopReason.GRID, StopReason.FOUND)
+"""Reasons for which a search is over, so that its committed run can start."""
 RAISED = "its training raised an error, whose cause is in the operator's log"
 NO_RESERVATION = "its reservation was settled in the ledger while the trial was running"
 
@@ -87,6 +90,7 @@ class StudyDriver:
             all trials have the same shape.
         when_sure: what to do when the score of a complete trial is very probably near the best possible score. Only
             ``go_on`` works with every sampler.
+        committed: the run that follows when the search is over, or None if no run follows.
         levels: rungs at which trials pause, in a search that reserves rung by rung; None if trials reserve all their
             steps at their start.
         asks_pruner: whether the study's pruner decides about paused trials.
@@ -111,6 +115,7 @@ class StudyDriver:
         shape_of: Shape | None = None,
         cheapest: Sequence[TrialShape] = (),
         when_sure: WhenSure = "go_on",
+        committed: Committed | None = None,
         levels: Levels | None = None,
         asks_pruner: bool = True,
     ) -> None:
@@ -125,7 +130,8 @@ class StudyDriver:
         nominal = TrialShape(steps=steps_per_trial, rungs=self.rung_steps)
         self._shape_of: Shape = shape_of or (lambda _parameters: nominal)
         self._cheapest = tuple(cheapest)
-        self._room = BudgetRoom(budget)
+        self._committed = committed
+        self._room = BudgetRoom(budget, committed=None if committed is None else committed.shape.ask)
         self._rung_wise: RungWise | None = None
         if levels is not None:
             self._rung_wise = RungWise(
@@ -160,7 +166,11 @@ class StudyDriver:
             )
         if self._interrupted:
             return self._continue_interrupted()
+        if self._committed is not None and (run := self._committed.stored(self.study)) is not None:
+            return Wait() if self._active else self._committed.over(run)
         new = self._next_new()
+        if self._committed is not None and isinstance(new, Stop):
+            return self._commit(self._committed, new)
         return new if self._rung_wise is None or isinstance(new, Suggestion) else self._promote_or_end(new)
 
     def _next_new(self) -> Suggestion | Wait | Stop:
@@ -203,6 +213,10 @@ class StudyDriver:
         """Return whether this driver has started the trial and the trial has not ended."""
         return trial_id in self._active
 
+    def is_committed(self, trial_id: str) -> bool:
+        """Return whether a running trial is the committed run."""
+        return self._active[trial_id].committed
+
     def shape_of_trial(self, trial_id: str) -> TrialShape:
         """Return the shape of a running trial (its steps, rungs and mechanism)."""
         return self._active[trial_id].shape
@@ -233,15 +247,17 @@ class StudyDriver:
         decision = Decision.CONTINUE
         active.last_score = score
         active.best_score = best_score((active.best_score, score), mode=self.mode)
-        nominal = scaled_rungs(self.rung_steps, active.shape.steps).get(step)
+        nominal = self._nominal(active.shape, committed=active.committed).get(step)
         if nominal is not None:
             if nominal not in stored(self.study, active.trial).intermediate_values:
                 active.trial.report(score, nominal)
             if self._is_pruned(active):
                 decision = Decision.PRUNE
                 active.problem = self._candidates.why(active.trial)
-            elif nominal < self.rung_steps[-1] and (
-                found := self._candidates.found_without(active.trial.number, nominal, score, mode=self.mode)
+            elif (
+                not active.committed
+                and nominal < self.rung_steps[-1]
+                and (found := self._candidates.found_without(active.trial.number, nominal, score, mode=self.mode))
             ):
                 decision = Decision.PRUNE
                 active.problem = f"the search is over: {found}"
@@ -367,7 +383,7 @@ class StudyDriver:
     def _start_if_it_fits(self, trial: Trial, parameters: dict[str, object]) -> Suggestion | None:
         """Give a new trial an id, reserve its steps and start it. Return None if the steps do not fit the budget."""
         trial_id = new_trial_id(trial.number)
-        fits = self._reserve_start(trial_id, self._shape_of(parameters))
+        fits = self._reserve_start(trial_id, self._shape(trial, parameters))
         return self._start_new(trial, trial_id, parameters) if fits else None
 
     def _continue_interrupted(self) -> Suggestion | Wait | Stop:
@@ -395,9 +411,10 @@ class StudyDriver:
     def _continue(self, frozen: FrozenTrial) -> Suggestion | None:
         """Resume an interrupted trial. Return None if the trial cannot resume now."""
         trial_id, trial = _id_of(frozen), trial_of(self.study, frozen)
-        parameters = self.space.sample(OptunaSuggest(trial))
+        committed = views.COMMITTED in frozen.user_attrs
+        parameters = dict(frozen.user_attrs[views.PARAMETERS]) if committed else self.space.sample(OptunaSuggest(trial))
         if not trial_id:  # the driver died before it wrote our id, so the trial never ran
-            excluded = self._candidates.excluded(trial)
+            excluded = "" if committed else self._candidates.excluded(trial)
             suggestion = None if excluded else self._start_if_it_fits(trial, parameters)
             if excluded or (suggestion is None and self._cheapest):
                 self._candidates.reject(trial, excluded)
@@ -406,11 +423,12 @@ class StudyDriver:
         if not self._room.holds(trial_id):
             return None  # another process settled the trial, so the trial can never lease steps again
         active = self._adopt(trial)
-        active.shape = self._shape_of(parameters)
+        active.shape = self._shape(trial, parameters)
         if self._rung_wise is not None:
             active.granted = active.granted or self._rung_wise.until(active.shape, 0)
         if self._repeat(active, scored=active.reported):
-            return self._start(trial, trial_id, parameters, done=self._find_checkpoint(trial_id) or 0)
+            done = self._find_checkpoint(trial_id) or 0
+            return self._start(trial, trial_id, parameters, done=done, shape=active.shape)
         if self._pause_again(active):
             self._interrupted.remove(frozen)
         return None
@@ -419,11 +437,19 @@ class StudyDriver:
         trial.set_user_attr(views.TRIAL_ID, trial_id)
         return self._start(trial, trial_id, parameters, done=0)
 
-    def _start(self, trial: Trial, trial_id: str, parameters: dict[str, object], *, done: int) -> Suggestion:
+    def _start(
+        self,
+        trial: Trial,
+        trial_id: str,
+        parameters: dict[str, object],
+        *,
+        done: int,
+        shape: TrialShape | None = None,
+    ) -> Suggestion:
         trial.set_user_attr(views.PARAMETERS, parameters)
-        shape = self._shape_of(parameters)
+        shape = shape or self._shape(trial, parameters)
         if shape.rungs != self.rung_steps:
-            own = scaled_rungs(self.rung_steps, shape.steps)
+            own = self._nominal(shape, committed=views.COMMITTED in trial.user_attrs)
             trial.set_user_attr(views.RUNGS, [[nominal, step] for step, nominal in own.items()])
         active = self._adopt(trial)
         active.parameters, active.shape, active.step = parameters, shape, done
@@ -433,7 +459,8 @@ class StudyDriver:
                 active.grant(self._rung_wise.until(shape, 0))
         self._active[trial_id] = active
         self._announce.started(active.view())
-        return Suggestion(trial_id, trial.number, dict(parameters), shape, active.scored)
+        source = str(trial.user_attrs.get(views.COMMITTED, ""))
+        return Suggestion(trial_id, trial.number, dict(parameters), shape, active.scored, active.committed, source)
 
     def _finish_begun(self, frozen: FrozenTrial) -> None:
         attributes = frozen.user_attrs  # the outcome was written last, so the steps and the reason are stored too
@@ -458,7 +485,7 @@ class StudyDriver:
     def _end_reservation(self, active: RunningTrial) -> None:
         if active.forfeits:
             reserved = active.granted or active.shape.steps
-            self._room.forfeit(active.id, active.step, [rung for rung in active.shape.rungs if rung <= reserved])
+            self._room.forfeit(active.id, active.step, [stop for stop in active.shape.stops if stop <= reserved])
         else:
             self._room.settle(active.id, active.step)
 
@@ -468,7 +495,46 @@ class StudyDriver:
         if self._rung_wise is not None and views.PARAMETERS in frozen.user_attrs:
             found.shape = self._shape_of(found.parameters)
             found.granted = found.granted or self._rung_wise.until(found.shape, 0)
+        if found.committed and self._committed is not None:
+            found.shape = self._committed.ending(min(found.shape.steps, self._committed.shape.steps), after=0)
         return found
+
+    # A committed run (`search.commit`). `committed.py` has its configuration, its end and its storage.
+
+    def _shape(self, trial: Trial, parameters: dict[str, object]) -> TrialShape:
+        """Return the shape of a trial, or of the committed run."""
+        if self._committed is not None and views.COMMITTED in trial.user_attrs:
+            return self._committed.shape
+        return self._shape_of(parameters)
+
+    def _nominal(self, shape: TrialShape, *, committed: bool) -> dict[int, int]:
+        """Return the rung of the longest trial for each step at which a trial of this shape reports."""
+        if committed and self._committed is not None:
+            return self._committed.nominal(self.rung_steps, shape.steps)
+        return scaled_rungs(self.rung_steps, shape.steps)
+
+    def _ends_earlier(self, active: RunningTrial, done: int) -> bool:
+        """Shorten the committed run so that it can continue from its checkpoint at `done`. Return whether it can."""
+        shape = self._committed.earlier(self._room, active.id, done) if active.committed and self._committed else None
+        active.shape = shape or active.shape
+        return shape is not None
+
+    def _commit(self, committed: Committed, stop: Stop) -> Suggestion | Wait | Stop:
+        """Start the committed run if the search is over because of `stop`.
+
+        The run is stored first, and then starts like a trial that was interrupted before its first step. So it is never
+        chosen twice.
+        """
+        if stop.reason not in _OVER:
+            return stop
+        if self._active:
+            return Wait()
+        trials = views.read_trials(self.study, mode=self.mode, steps_planned=self.steps_per_trial)
+        chosen = committed.choose(trials)
+        if chosen is None:
+            return Stop(stop.reason, "no trial ended with a score, so no run was committed")
+        self._interrupted.append(committed.create(self.study, chosen))
+        return self._continue_interrupted()
 
     # A rung-wise search (`search.full_runs`). `rung_wise.py` has its rule.
 
@@ -487,7 +553,7 @@ class StudyDriver:
         """
         done = self._find_checkpoint(active.id) or 0
         if self._rung_wise is None:
-            return self._room.extend(active.id, active.shape.remaining(done))
+            return self._room.extend(active.id, active.shape.remaining(done)) or self._ends_earlier(active, done)
         again = done > 0 and not done == scored < active.shape.steps
         ask = active.shape.between(done, active.granted, again=again)
         missing = self._room.beyond(active.id, ask)
@@ -508,6 +574,8 @@ class StudyDriver:
         return True
 
     def _is_pruned(self, active: RunningTrial) -> bool:
+        if active.committed:  # it is compared with no other trial
+            return False
         if self._rung_wise is None:
             return active.trial.should_prune()
         return self._rung_wise.prunes(active, self._active)

@@ -33,7 +33,7 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
     "grid": ("points",),
     "gp": ("n_startup_trials", "deterministic_objective"),
     "bounded": ("explore", "ratio"),
-    "unimodal": ("tolerance", "others", "sure", "at_once", "stagger", "audits"),
+    "unimodal": ("tolerance", "others", "sure", "at_once", "stagger"),
     "surrogate": ("starts",),
 }
 """Option names of each sampler, with the sampler's name as key."""
@@ -50,7 +50,7 @@ PRUNERS: dict[str, tuple[str, ...]] = {
     "patient": ("wrapped_pruner", "patience", "min_delta"),
     "threshold": ("lower", "upper", "n_warmup_steps", "interval_steps"),
     "wilcoxon": ("p_threshold", "n_startup_steps"),
-    "unimodal": ("tolerance", "risk", "strict", "runs", "fallback"),
+    "unimodal": ("tolerance", "risk", "strict", "fallback"),
 }
 """Option names of each pruner, with its name as key. All step counts in options are numbers of training steps."""
 

@@ -34,6 +34,7 @@ class RunningTrial:
         granted: step up to which the trial's steps are reserved. 0 stands for its end.
         scored: step of the checkpoint that the trial does not score again when it starts. 0 if there is none.
         problem: why the last report was invalid, or why the pruner stopped the trial. Empty if neither happened.
+        committed: whether it is the committed run. No pruner stops it.
     """
 
     trial: Trial
@@ -46,6 +47,7 @@ class RunningTrial:
     problem: str = ""
     reported: int = 0
     forfeits: bool = False
+    committed: bool = False
     granted: int = 0
     scored: int = 0
 
@@ -65,6 +67,7 @@ class RunningTrial:
             reported=view.step,
             # The outcome is written last. Without it the trial goes on, and may give back what it does not use.
             forfeits={views.FORFEITS, views.OUTCOME} <= frozen.user_attrs.keys(),
+            committed=view.committed,
             granted=int(frozen.user_attrs.get(views.GRANTED, 0)),
         )
 
@@ -100,6 +103,7 @@ class RunningTrial:
             last_score=self.last_score,
             best_score=self.best_score,
             reason=reason,
+            committed=self.committed,
         )
 
 

@@ -97,6 +97,7 @@ class TrialShape:
         steps: number of training steps.
         rungs: steps at which the trial reports, in increasing order. The last is `steps`.
         releases: number of protected scores, which is one per rung, or 0 if scores are outside the privacy guarantee.
+        save_every: number of steps after which a checkpoint is written between two rungs, or 0 for none.
     """
 
     batch_size: int = 0
@@ -105,6 +106,13 @@ class TrialShape:
     steps: int
     rungs: tuple[int, ...]
     releases: int = 0
+    save_every: int = 0
+
+    @property
+    def stops(self) -> tuple[int, ...]:
+        """Steps at which a checkpoint is written, in increasing order: the rungs, and those of `save_every`."""
+        between = range(self.save_every, self.steps, self.save_every) if self.save_every else ()
+        return tuple(sorted({*self.rungs, *between}))
 
     @property
     def ask(self) -> Ask:
@@ -139,6 +147,8 @@ class Suggestion:
         shape: length, batch size and mechanism of the trial.
         scored: step of the checkpoint whose score is already stored, so that the trial does not score it again. 0 if
             there is none.
+        committed: whether this is the committed run, which follows the search and whose model is released.
+        source: id of the search's trial whose result the committed run follows; empty for every other trial.
     """
 
     trial_id: str
@@ -146,6 +156,8 @@ class Suggestion:
     parameters: dict[str, object]
     shape: TrialShape
     scored: int = 0
+    committed: bool = False
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -174,6 +186,7 @@ class TrialView:
     last_score: float | None = None
     best_score: float | None = None
     reason: str = ""
+    committed: bool = False  # whether it is the committed run, which follows the search
 
 
 class Unleased(Protocol):

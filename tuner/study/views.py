@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 __all__ = [
+    "COMMITTED",
     "FORFEITS",
     "GRANTED",
     "OUTCOME",
@@ -29,6 +30,8 @@ __all__ = [
 ]
 
 # Names of the user attributes that the driver writes to Optuna's trials. Analysts see the values.
+COMMITTED = "committed"
+"""Attribute of the committed run: the id of the trial of the search from which it follows."""
 TRIAL_ID = "trial_id"
 PARAMETERS = "parameters"
 OUTCOME = "outcome"
@@ -79,6 +82,7 @@ def view_of(trial: FrozenTrial, *, mode: str, steps_planned: int) -> TrialView:
         last_score=scores[-1] if scores else None,
         best_score=best_score(scores, mode=mode),
         reason=str(attributes.get(REASON, "")),
+        committed=COMMITTED in attributes,
     )
 
 

@@ -125,6 +125,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
             "settings": settings_hash(prepared.experiment, ledger.id),
             "plan": plan_hash(plan),
             "split": split_of(prepared.experiment),
+            **({} if plan.commit is None else {"commit": {"share": plan.commit.share, "start": plan.commit.start}}),
             **_probes(prepared),
             **own,
             **chosen,

@@ -129,11 +129,35 @@ def _unimodality(experiment: Experiment, rungs: Sequence[int], plan: Plan | None
     scored = None if size is None else size * share / (1 - share)
     usual = usual_tolerance(search.metric.name, scored, blurred)
     return Unimodality(
-        parameters=unimodal_parameters(experiment.space),
+        parameters=unimodal_parameters(experiment.space, _perturbation(experiment, plan)),
         last_step=rungs[-1],
         tolerance=next((float(each) for each in tolerances if each is not None), usual),
         full_from=full_fidelity_from(experiment.space, rungs),
     )
+
+
+def _perturbation(experiment: Experiment, plan: Plan | None) -> float | None:
+    """Return the standard deviation that a smoothing radius of 1 adds to each weight, or None if it is unknown.
+
+    It is η · σ · C / b. Of a searched factor, the geometric mean of the bounds is taken.
+    """
+    from search_spaces import PARAMETERS
+
+    if plan is None or not plan.private:
+        return None
+    domains, planned = dict(experiment.space.parameters), {"noise_multiplier": plan.nominal.noise_multiplier}
+    found = 1.0 / plan.batch_size
+    for name in ("learning_rate", "noise_multiplier", "max_grad_norm"):
+        domain = domains.get(name)
+        if domain is None and name in planned:
+            found *= planned[name]
+            continue
+        grid = (domain or PARAMETERS[name].default).grid(2)
+        ends = [float(value) for value in grid if isinstance(value, int | float)]
+        if not ends or min(ends) <= 0:
+            return None
+        found *= (ends[0] * ends[-1]) ** 0.5
+    return found
 
 
 def _scored_on(plan: Plan) -> tuple[int, float]:

@@ -151,6 +151,9 @@ class _Bridge:
         placed.again_at = None
         with self._guard():
             if self.driver.restarted(placed.suggestion.trial_id):
+                # A committed run may now end earlier.
+                shape = self.driver.shape_of_trial(placed.suggestion.trial_id)
+                placed.suggestion = replace(placed.suggestion, shape=shape)
                 return self._place(ray_id, placed.suggestion)
             del self._placed[placed.suggestion.trial_id]  # the driver has finished it as LOST
         return None
@@ -221,6 +224,7 @@ class _Bridge:
             folder=self.setup.folder,
             trial_id=suggestion.trial_id,
             rung_steps=suggestion.shape.rungs,
+            saves=suggestion.shape.stops,
             scored=suggestion.scored,
         )
 

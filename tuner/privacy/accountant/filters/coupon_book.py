@@ -78,10 +78,13 @@ class CouponBook(FixedParts):
         return sum(steps * _weight(mechanism) for mechanism, steps in used.items()) / whole
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many trials fit all quotas together: first if all are longest, then if all are shortest."""
-        choices = {choice.mechanism: choice for choice in menu}
-        least = sum(steps // choices[mechanism].longest for mechanism, steps in self.quotas)
-        most = sum(steps // choices[mechanism].shortest for mechanism, steps in self.quotas)
+        """Return how many trials fit all quotas together: first if all are longest, then if all are shortest.
+
+        Quotas of mechanisms that are not in `menu` are not for these trials.
+        """
+        quotas = dict(self.quotas)
+        least = sum(quotas.get(choice.mechanism, 0) // choice.longest for choice in menu)
+        most = sum(quotas.get(choice.mechanism, 0) // choice.shortest for choice in menu)
         return min(trials, least), min(trials, most)
 
     def cheapest(self, trials: Sequence[Part]) -> Sequence[Part]:

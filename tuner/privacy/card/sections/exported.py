@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from search_spaces.schedules import GEN
@@ -26,9 +27,18 @@ VERSIONS = CardSection(name="versions", title="Versions", value=lambda subject: 
 SCHEMA = CardSection(name="schema", title="Format of the card", value=lambda _: SCHEMA_VERSION)
 
 
+_WARM_START = (
+    "if it is the committed run: from the weights of another trial of this search. That trial's steps are charged too, "
+    "and the claim covers them; the ε of this run alone does not count them"
+)
+
+
 def _winner(subject: Subject) -> dict[str, Any]:
     mechanism, steps = subject.winner
+    commit = subject.search.details.get("commit")
+    warm = isinstance(commit, Mapping) and commit.get("start") == "best_trial"
     return {
+        **({"starts_from": _WARM_START} if warm else {}),
         "label": subject.mode.winner,
         "trial": _SEALED_WINNER if subject.search.charged_whole else subject.facts.winner,
         **mechanism.body(),
@@ -63,6 +73,7 @@ WINNER = CardSection(
     fields={
         "label": Field("what it is"),
         "trial": Field("trial"),
+        "starts_from": Field("weights at its start"),
         "sample_rate": Field("sample rate (probability that a unit is in a batch)"),
         "noise_multiplier": Field("noise multiplier (standard deviation of the noise, in units of the clipping norm)"),
         "releases": Field("releases of a step, which together cost what one with this noise multiplier costs"),
