@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import optuna
@@ -12,12 +13,15 @@ from optuna.trial import TrialState
 from response_surfaces import SPACE, Surface
 
 from tuner.errors import InputError
+from tuner.experiment import load_experiment
+from tuner.plan.plan import make_plan
 from tuner.study import views
 from tuner.study.samplers.make import make_sampler
 from tuner.study.suggest import OptunaSuggest
 from tuner.study.surrogate.observations import Prior
 from tuner.study.surrogate.setting import SearchSetting
 from tuner.study.surrogate.stored import choose_final, observations
+from tuner.sweep.sweep_study import search_setting
 
 RUNGS = (25, 50, 100)
 
@@ -103,3 +107,21 @@ def test_without_a_space_or_with_a_wrong_number_of_starts_it_is_refused() -> Non
     for wrong in (0, 1.5, True):
         with raises_code(InputError, "option-invalid"):
             make_sampler("surrogate", {"starts": wrong}, seed=0, space=SPACE)
+
+
+def test_an_experiment_gives_the_noise_of_a_trial_and_the_shipped_prior(tmp_path: Path) -> None:
+    file = tmp_path / "search.yaml"
+    file.write_text(
+        "name: search\ndataset: {name: digits}\ntrainable: {method: dp_sgd}\nprivacy: {epsilon: 3.0}\n"
+        "search: {sampler: surrogate, space: {learning_rate: {log_uniform: [0.1, 10]}}}\n"
+        f"storage: {tmp_path}/runs\nledger: sqlite:///{tmp_path}/ledger.db\n"
+    )
+    experiment = load_experiment(file, ())
+    about = search_setting(experiment, RUNGS, make_plan(experiment, experiment.dataset_request()))
+    usual = about.noise_of({})
+    assert about.noise_of({"batch_size": 512}) == pytest.approx(usual / 2)
+    assert about.is_accuracy
+    assert about.records is not None
+    assert about.prior is not None
+    assert set(about.prior.recommended) <= {"learning_rate", "max_grad_norm"}
+    assert "learning_rate" in about.prior.recommended

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["check_search", "open_sweep_study", "search_setting"]
 
 
+_PRIOR = ("learning_rate", "max_grad_norm")
+"""Parameters for which the surrogate takes the shipped prior. For the others it was measured too roughly."""
+
+
 def open_sweep_study(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> Study:
     """Open the sweep's study, or create it. The sampler of a sealed search has a secret seed.
 
@@ -69,6 +73,7 @@ def check_search(experiment: Experiment, rungs: Sequence[int]) -> None:
 
 
 def _sampler(experiment: Experiment, rungs: Sequence[int], trials_before: int, plan: Plan | None = None) -> BaseSampler:
+    from tuner.study.names import canonical_sampler
     from tuner.study.samplers.make import make_sampler
 
     search = experiment.search
@@ -80,7 +85,9 @@ def _sampler(experiment: Experiment, rungs: Sequence[int], trials_before: int, p
         space=experiment.space,
         secret=experiment.mode.runs_hidden,
         unimodality=_unimodality(experiment, rungs, plan),
-        setting=search_setting(experiment, rungs, plan),
+        setting=search_setting(experiment, rungs, plan)
+        if canonical_sampler(search.sampler.name) == "surrogate"
+        else None,
     )
 
 
@@ -89,8 +96,11 @@ def search_setting(experiment: Experiment, rungs: Sequence[int], plan: Plan | No
 
     The root of the model's dimension is left out of the noise-to-signal ratio, because it is the same for all trials.
     """
+    from tuner.experiment.prior import recommended
+    from tuner.study.surrogate.observations import Prior
     from tuner.study.surrogate.setting import SearchSetting
 
+    known = recommended(experiment.space.to_spec(), experiment)
     share = experiment.dataset.validation.fraction
     size, blurred = (None, 0.0) if plan is None else _scored_on(plan)
     sigma, batch = (1.0, 1.0) if plan is None else (plan.nominal.noise_multiplier, plan.batch_size)
@@ -106,6 +116,7 @@ def search_setting(experiment: Experiment, rungs: Sequence[int], plan: Plan | No
         records=None if size is None else size * share / (1 - share),
         blur=blurred,
         is_accuracy=experiment.search.metric.name == "validation_accuracy",
+        prior=Prior(recommended={name: each for name, each in known.items() if name in _PRIOR}),
     )
 
 
