@@ -146,6 +146,27 @@ def _total_steps(rng: np.random.Generator, fault: str | None) -> tuple[float, fl
     return worst_adaptive(menu, admits, epsilon, depth=cap + 1), _composed([(base, cap)], epsilon)
 
 
+def _rung_by_rung(rng: np.random.Generator, fault: str | None) -> tuple[float, float]:
+    """Three trials of two rungs under a cap of F whole runs; whoever sees all outcomes pauses and promotes them."""
+    base = _draw(rng, int(rng.integers(2, 4)), spread=rng.uniform(0.2, 1.5), zeros=True)
+    rung = int(rng.integers(1, 3))
+    cap = 2 * rung if rung == 2 else int(rng.integers(2, 5))  # one whole run, or from one to two of them
+    filter: Any = TotalSteps(base, cap)  # type: ignore[arg-type]
+    channels = [np.eye(len(base.on)), *rng.dirichlet(np.full(2, 0.3), size=(2, len(base.on)))]
+    menu = tuple(Discrete(tuple(np.array(base.on) @ c), tuple(np.array(base.off) @ c)) for c in channels)
+
+    def admits(used: tuple[int, ...], index: int) -> bool:
+        reserved = [-(-steps // rung) * rung for steps in used]
+        if used[index] < reserved[index]:
+            return True  # a step of a rung that is reserved
+        charged = [min(each, rung) for each in reserved] if fault == "promotion_not_charged" else reserved
+        more = 0 if fault == "promotion_not_charged" and used[index] else rung
+        return used[index] < 2 * rung and bool(filter.left({base: min(sum(charged), cap)}, base) >= more)
+
+    epsilon = rng.uniform(0.0, 3.0)
+    return worst_adaptive(menu, admits, epsilon, depth=cap + 1), _composed([(base, cap)], epsilon)
+
+
 def _coupons(rng: np.random.Generator, fault: str | None) -> tuple[float, float]:
     """A menu with quotas, used in any order; the claim covers all of them."""
     menu = tuple(_draw(rng, int(rng.integers(2, 4)), spread=rng.uniform(0.2, 1.5), zeros=True) for _ in range(3))
@@ -156,6 +177,24 @@ def _coupons(rng: np.random.Generator, fault: str | None) -> tuple[float, float]
     book: Any = CouponBook(tuple(zip(menu, granted, strict=True)))  # type: ignore[arg-type]
     worst = worst_adaptive(menu, partial(_left, menu, book), epsilon, depth=6)
     return worst, _composed(list(zip(menu, quotas, strict=True)), epsilon)
+
+
+def _committed(rng: np.random.Generator, fault: str | None) -> tuple[float, float]:
+    """Trials with little loss, as many as are wanted after what was seen, then a run with more loss, cut off or not."""
+    spread = rng.uniform(0.1, 0.6)
+    trial = _draw(rng, int(rng.integers(2, 4)), spread=spread, zeros=True)
+    run = _draw(rng, int(rng.integers(2, 4)), spread=spread * rng.uniform(1.5, 4.0), zeros=True)
+    quotas = {trial: int(rng.integers(1, 4)), run: int(rng.integers(1, 4))}
+    epsilon = rng.uniform(0.0, 2.0)
+    claimed = {trial: sum(quotas.values())} if fault == "commit_at_search_noise" else quotas
+    granted = quotas | {run: sum(quotas.values()) if fault == "trials_use_the_run" else quotas[run]}
+    book: Any = CouponBook(tuple(granted.items()))  # type: ignore[arg-type]
+
+    def admits(used: tuple[int, ...], index: int) -> bool:
+        return (index == 1 or used[1] == 0) and _left((trial, run), book, used, index)
+
+    worst = worst_adaptive((trial, run), admits, epsilon, depth=6)
+    return worst, _composed(list(claimed.items()), epsilon)
 
 
 def _left(menu: tuple[Discrete, ...], filter: Any, used: tuple[int, ...], index: int) -> bool:  # noqa: ANN401
@@ -277,15 +316,20 @@ MODES: Mapping[str, Mode] = {
     "selection": selection.best_of_runs,
     "selection, cut off": selection.cut_off,
     "selection, learning sampler": selection.learning_sampler,
+    "committed run": _committed,
+    "rung by rung": _rung_by_rung,
 }
 
 FAULTS: Mapping[str, tuple[str, ...]] = {
     "forgotten_step": ("total steps", "coupon book"),
+    "promotion_not_charged": ("rung by rung",),
     "some_order": ("fixed order",),
     "undivided": ("data set, either rule",),
     "runs_revealed": ("selection",),
     "fixed_runs": ("selection",),
     "no_delta_in_r": ("selection", "selection, learning sampler"),
+    "commit_at_search_noise": ("committed run",),
+    "trials_use_the_run": ("committed run",),
 }
 """Planted faults, each with the modes in which it must be seen."""
 

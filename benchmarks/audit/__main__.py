@@ -3,8 +3,8 @@
     python -m benchmarks.audit [--quick] [--json] [--only SECTION ...] [--pairs N] [--runs N]
 
 Sections, in this order: `breaks` plays known breaks, each with a control; `state` inserts hostile records and compares
-all that a trial shows; `canary` bounds ε from below for every method; `forged` forges cards and ledgers; `planted`
-plants faults, each with the check that must find it.
+all that a trial shows; `searches` compares all that whole searches show, by the commands; `canary` bounds ε from below
+for every method; `forged` forges cards and ledgers; `planted` plants faults, each with the check that must find it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-from benchmarks.audit import breaks, canary, forged, planted, state
+from benchmarks.audit import breaks, canary, forged, planted, searches, state
 from benchmarks.harness import Benchmark, Section, Settings, run
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--pairs", type=int, default=0, help="pairs of trials for each mode and model of `state`")
+    parser.add_argument("--pairs", type=int, default=0, help="hostile records for each cell of `state` and `searches`")
     parser.add_argument("--runs", type=int, default=0, help="audits of each method in `canary`")
 
 
@@ -41,6 +41,7 @@ BENCHMARK = Benchmark(
     sections={
         "breaks": Section(measure=breaks.measure, bars=breaks.BARS),
         "state": Section(measure=state.measure, bars=state.BARS),
+        "searches": Section(measure=searches.measure, bars=searches.BARS),
         "canary": Section(measure=canary.measure, bars=canary.BARS),
         "forged": Section(measure=forged.measure, bars=forged.BARS),
         "planted": Section(measure=planted.measure, bars=planted.BARS),

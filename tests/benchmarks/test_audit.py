@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from benchmarks.audit import state
+from benchmarks.audit import leaks, searches, state
 from benchmarks.audit.__main__ import BENCHMARK
+from benchmarks.audit.breaks import Bench
+from benchmarks.audit.likeness import law_p, unlike
 from benchmarks.audit.planted import CHECKS
+from benchmarks.audit.shown import Shown
 from benchmarks.planted.catalogue import FAULTS
+from tuner.recorder.mlflow_store import connect
 
 
 def test_every_fault_of_the_table_is_in_the_catalogue() -> None:
@@ -45,6 +52,61 @@ def test_ordinary_records_show_nothing_and_a_planted_leak_is_found(mode: str) ->
         leak = state.planted_leak(24, draw)
         assert leak.unlike > 2
         assert leak.p < 0.05
+
+
+def search(accuracy: float, words: str = "trial 0 complete", steps: int = 4) -> dict[str, Shown]:
+    shown = Shown()
+    shown.add("", f"{words} steps {steps} validation_accuracy {accuracy}")
+    return {"output": shown}
+
+
+def test_words_and_fixed_numbers_must_be_known_and_scores_need_not_be() -> None:
+    here = [search(0.1), search(0.2)]
+    assert not unlike(here, search(0.3))
+    assert "steps" in unlike(here, search(0.1, steps=5))["output"]
+    assert "failed" in unlike(here, search(0.1, "trial 0 failed"))["output"]
+
+
+def test_names_drawn_at_random_are_left_out() -> None:
+    one, other = Shown(), Shown()
+    one.add("", "tiny-20260102-030405-a1b2c3 trial 0001-99ffee 4 of 4")
+    other.add("", "tiny-20270102-030405-000000 trial 0001-123456 4 of 4")
+    assert (one.words, one.numbers) == (other.words, other.numbers)
+    assert one.numbers == [4.0, 4.0]
+
+
+def test_the_test_of_laws_has_its_level_and_finds_a_shift_and_a_spread() -> None:
+    draw = np.random.default_rng(4)
+
+    def group(scale: float = 1.0, shift: float = 0.0) -> list[dict[str, Shown]]:
+        return [search(round(float(value), 6)) for value in shift + scale * draw.normal(size=24)]
+
+    assert law_p(group(), group(shift=3.0), draw) < 1e-4
+    assert law_p(group(), group(scale=50.0), draw) < 1e-3
+    assert sum(law_p(group(), group(), draw) <= 0.1 for _ in range(40)) <= 10
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Bench]]:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    numbers, mlflow = iter(range(1000)), tmp_path / "mlflow.db"
+    connect(f"sqlite:///{mlflow}")
+    with searches.remembered(), searches.wide_output():
+        yield lambda: Bench(tmp_path / f"bench-{next(numbers):03}", mlflow)
+
+
+def test_a_leak_into_any_kind_of_output_is_found(make: Callable[[], Bench]) -> None:
+    assert tuple(name for name in leaks.LEAKS if name != leaks.NUMBER) == searches.KINDS
+    missed, _ = searches.leaks_missed(make, np.random.default_rng(5), pairs=2)
+    assert missed == [leaks.NUMBER], "two searches show no difference of distributions"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", searches.CASES, ids=str)
+def test_whole_searches_show_nothing_of_a_hostile_record(case: searches.Case, make: Callable[[], Bench]) -> None:
+    cell = searches.probe(case, 4, make, np.random.default_rng(6))
+    assert cell.unlike == 0, cell.example
+    assert cell.without_winner == 0, "the searches ran, and were exported and verified"
 
 
 @pytest.mark.slow

@@ -112,7 +112,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         require_charged(charged, best.id, best.number, training.step)
     score_error = plan.score_error(experiment)
     validation = {} if best.score is None else {experiment.search.metric.name: best.score}
-    shape = plan.shape_of(best.parameters)
+    shape = plan.shape_of(best.parameters, committed=best.committed)
     facts = CardFacts(
         search=sweep.id,
         winner=best.id,
@@ -212,7 +212,13 @@ def _load(experiment: Experiment, request: DatasetRequest, plan: Plan, best: Exp
     from trainables.training import PrivateTraining
 
     spec = training_spec(
-        experiment, request, plan, parameters=dict(best.parameters), number=best.number or 0, seed=best.seed
+        experiment,
+        request,
+        plan,
+        parameters=dict(best.parameters),
+        number=best.number or 0,
+        seed=best.seed,
+        committed=best.committed,
     )
     if plan.mode.runs_hidden:
         require_trained(best.checkpoint, spec, trained=best.trained)

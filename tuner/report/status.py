@@ -22,6 +22,7 @@ from tuner.report.wording import (
     parameters_text,
     plural,
     tied_text,
+    trial_name,
     with_error,
 )
 from tuner.sweep import folder as sweeps
@@ -75,7 +76,9 @@ def _status(sweep: SweepFolder) -> dict[str, Any]:
         "claim": report.headline,
         "trials": {"planned": report.trials_planned, **Counter(row.state for row in report.trials)},
         "metric": report.metric,
-        "best": None if best is None else {"trial": best.number, "score": best.score, "error": best.error},
+        "best": None
+        if best is None
+        else {"trial": best.number, "score": best.score, "error": best.error, "committed": best.committed},
         "budget": None if report.budget is None else asdict(report.budget),
         "curves": [curve.line for curve in report.curves],
     }
@@ -99,7 +102,10 @@ def _state_line(sweep: dict[str, Any]) -> str:
         return f"sealed  winner {with_error(best['score'], best['error'])}" if best else f"sealed  {sweep['winner']}"
     counts = ", ".join(f"{count} {state}" for state, count in sweep["trials"].items())
     best, budget = sweep["best"], sweep["budget"]
-    score = f"best {with_error(best['score'], best['error'])} (trial {best['trial']})" if best else "no complete trial"
+    score = "no complete trial"
+    if best:
+        named = trial_name(best["trial"], committed=best["committed"])
+        score = f"best {with_error(best['score'], best['error'])} ({named})"
     if not budget:
         return f"{counts}  {score}"
     cap = budget["step_cap"]
@@ -158,7 +164,7 @@ def trial_text(values: dict[str, Any]) -> str:
         chosen = parameters_text(row["parameters"], row["parameters"])
         lines.append(
             f"  {row['number']:>4}  {row['state']:<9} {row['step']:>6}/{row['steps_planned']}  "
-            f"{score:>{max(wide, 8)}}  {chosen}"
+            f"{score:>{max(wide, 8)}}  {'committed run: ' if row['committed'] else ''}{chosen}"
         )
     if values.get("tied"):
         lines.append(f"  best: trial {values['chosen']}; {tied_text(values['tied'])}")
@@ -171,7 +177,8 @@ def trial_text(values: dict[str, Any]) -> str:
 
 
 def _trial_lines(row: dict[str, Any]) -> Iterable[str]:
-    yield f"trial {row['number']} ({row['id']}): {row['state']}{': ' + row['reason'] if row['reason'] else ''}"
+    name = trial_name(row["number"], committed=row["committed"])
+    yield f"{name} ({row['id']}): {row['state']}{': ' + row['reason'] if row['reason'] else ''}"
     yield f"  steps {row['step']} of {row['steps_planned']}, score {with_error(row['score'], row['error'])}"
     if row["epsilon"] is not None:
         yield f"  ε of this trial's steps alone: {row['epsilon']:.6g} (the guarantee is the search's cap)"

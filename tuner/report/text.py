@@ -21,6 +21,7 @@ from tuner.report.wording import (
     parameters_text,
     plural,
     tied_text,
+    trial_name,
     with_error,
 )
 
@@ -168,8 +169,10 @@ def summary(report: SweepReport) -> RenderableType:
     else:
         counts = f" ({report.counts})" if report.counts else ""
         head.append(("trials", f"{report.ended} of {report.trials_planned}{counts}"))
-        head.append(("best", f"trial {best.number}, {_score(report)}" if best else "no trial ran to its end"))
-        head += [("chosen", report.why)] * bool(report.why)
+        without = "none: the committed run is not complete" if report.commits else "no trial ran to its end"
+        named = "" if best is None else f"{trial_name(best.number, committed=best.committed)}, {_score(report)}"
+        head.append(("released" if report.commits else "best", named or without))
+        head += [("chosen", report.why)] * (bool(report.why) and not report.commits)
         head += [("tied", tied_text(report.tied))] * bool(report.tied)
         head += [("expected", expected_text(report.expected))] * (report.expected is not None)
     if best is not None:
@@ -244,8 +247,8 @@ def _trial_table(report: SweepReport, room: int, columns: Sequence[str]) -> Tabl
         values = [Text(format_value(trial.parameters.get(name))) for name in columns]
         if together:
             values = [Text(parameters_text(trial.parameters, together, between=", "))]
-        score = with_error(trial.score, trial.error)
-        table.add_row(str(trial.number), trial.state, str(trial.step), score, *values)
+        number = f"committed {trial.number}" if trial.committed else str(trial.number)
+        table.add_row(number, trial.state, str(trial.step), with_error(trial.score, trial.error), *values)
     more = [f"the best {_ROWS} of {plural(len(ranked), 'trial')}"] if len(ranked) > _ROWS else []
     if report.left_out:
         more.append(report.left_out)

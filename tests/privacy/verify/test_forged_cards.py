@@ -9,10 +9,11 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from card_fakes import KINDS, IssuedCards, charged
+from card_fakes import DETAILS, KINDS, IssuedCards, charged
 
 from benchmarks.audit import forging
 from benchmarks.audit.forging import SENTENCE, all_forged, forged
+from trainables.score_error import ScoreError
 from tuner.privacy.card.card import card_text, issue_card
 from tuner.privacy.card.curve import render_svg
 from tuner.privacy.card.own_words import EXPORTED, OWN_WORDS
