@@ -65,6 +65,10 @@ EXPLANATIONS: dict[str, str] = {
         "The schedule gen sets the learning rate at every step by private probes of the loss. Trials with a searched "
         "rate would differ only in their starting rate. Write one number, the starting rate, or another schedule."
     ),
+    "prior-setting-invalid": (
+        "The shipped prior needs the public facts of one training: positive numbers for its size and length, and a "
+        "known family of models and optimizer. Give the value that the message names."
+    ),
     "copies-without-augmentation": (
         "Without an augmentation, all copies of an image are equal and only cost time. Choose flip, crop or crop_flip, "
         "or set augmentation_multiplicity to 1."

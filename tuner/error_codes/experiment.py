@@ -154,9 +154,9 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "the unimodal sampler, or choose another value of `when_sure`.",
         "when-sure-sealed": "A sealed search must not stop early or repeat trials because of scores. Either would "
         "reveal its number of runs.",
-        "replicate-with-runs": "`when_sure: replicate` compares complete runs, but the pruner's option `runs` stops "
-        "some runs early. Remove the option, or write `when_sure: stop`.",
         "grid-too-large": "The grid has too many points. Lower `points`, or search fewer parameters.",
+        "sampler-space-missing": "The surrogate sampler needs the search space. In Python, pass `space` to "
+        "`make_sampler`. A search from an experiment file always has one.",
         "grid-values-missing": "A grid search needs a search space with at least one value for each parameter.",
         "option-invalid": "The sampler or pruner refuses its options. docs/experiment.md lists the options.",
         "promotion-rungs": "A trial needs at least as many rungs as levels (values in the list `promote`). Raise "

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import exp
 from typing import TYPE_CHECKING
 
 from search_spaces.domains import Categorical, Fixed, as_yaml
 from search_spaces.schedules import GEN
+from search_spaces.spaces import DIVIDES
 from trainables.engine.schedules import noise_split
+from tuner.experiment.prior import recommended
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder
 from tuner.privacy.card.claims import guarantee_words
 from tuner.report.facts import dataset_line
@@ -94,16 +97,21 @@ def plan_text(
 
 
 def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
-    """Return facts about a unimodal search. In other searches, say that unimodal parameters have no effect."""
+    """Return what the shipped prior recommends, and facts about a unimodal search.
+
+    In other searches, say that unimodal parameters have no effect.
+    """
     search, space = experiment.search, experiment.space
+    facts = list(_prior(experiment))
     if not search.is_unimodal:
         unused = f"{', '.join(space.unimodal)}: this has no effect, because neither sampler nor pruner is unimodal"
-        return (("one top along", unused),) if space.unimodal else ()
-    facts = [("one top along", ", ".join(space.unimodal))]
+        return (*facts, ("one top along", unused)) if space.unimodal else tuple(facts)
+    facts.append(("one top along", ", ".join(space.unimodal)))
     for name in space.unimodal:
         scales = [each for each in space.scales(name) if not isinstance(dict(space.parameters)[each], Categorical)]
         if scales:
-            product = " × ".join((name, *scales))
+            product = " × ".join((name, *(each for each in scales if each not in DIVIDES)))
+            product += "".join(f" / {each}" for each in scales if each in DIVIDES)
             comparable = f"{name} values are comparable only if the other factors are equal"
             facts.append(("modelled", f"{product}, an absolute standard deviation: {comparable}"))
     if canonical_sampler(search.sampler.name) == "unimodal":
@@ -138,6 +146,22 @@ def release_facts(experiment: Experiment, plan: Plan) -> tuple[tuple[str, str], 
     if not (isinstance(space["clipping"], Fixed) and space["clipping"].value == "automatic"):
         facts.append(("clipping", "`clipping: automatic` goes well with gen, because then C needs no search"))
     return tuple(facts)
+
+
+def _prior(experiment: Experiment) -> Iterator[tuple[str, str]]:
+    """Yield what the shipped prior recommends. The learning rate is that for the clipping norm of the space."""
+    found = recommended(experiment.search.space, experiment)
+    if not found:
+        return
+    rate, clip = found["learning_rate"], found["max_grad_norm"]
+    low, high = rate.value * exp(-rate.spread), rate.value * exp(rate.spread)
+    own = "" if experiment.trainable.optimizer == "adam" else " with the max_grad_norm of the space"
+    lengths = f"batch_size {found['batch_size'].value:.2g}, epochs {found['epochs'].value:.2g}"
+    yield (
+        "recommended",
+        f"learning_rate {rate.value:.2g} ({low:.2g} to {high:.2g}){own}; "
+        f"max_grad_norm {clip.value:.2g}, {lengths}: the shipped prior, which reads no record and costs no ε",
+    )
 
 
 def plan_warnings(plan: Plan) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ class Candidates:
 
         Computing this number takes several queries of the ledger.
         """
-        return self._when_sure == "replicate" or self._sampler.wants_left
+        return self._when_sure == "replicate"
 
     def counts(self) -> tuple[int, int]:
         """Return how many configurations Optuna has proposed, and how many of these were not rejected."""
@@ -162,8 +162,6 @@ class Candidates:
 
     def _ask(self, left: float | None, refused: Sequence[dict[str, object]]) -> Trial:
         """Create an Optuna trial, with a new configuration or with one of the best two configurations."""
-        if self._sampler.wants_left:
-            self._sampler.tell_left(left)
         trials = self._study.get_trials(deepcopy=False)
         # Optuna's queue may contain a trial from a process that died. Optuna returns that trial first.
         if self._when_sure == "replicate" and left is not None and not any(map(is_waiting, trials)):
