@@ -58,8 +58,16 @@ EXPLANATIONS: dict[str, str] = {
         "parameter."
     ),
     "schedule-invalid": (
-        "A schedule is constant, step, inverse_time, exponential or cosine, with its own parameters as keys. Warm-up "
-        "is the separate key warmup."
+        "A schedule is constant, step, inverse_time, exponential, cosine or gen, with its own parameters as keys. "
+        "Warm-up is the separate key warmup."
+    ),
+    "gen-with-searched-rate": (
+        "The schedule gen sets the learning rate at every step by private probes of the loss. Trials with a searched "
+        "rate would differ only in their starting rate. Write one number, the starting rate, or another schedule."
+    ),
+    "prior-setting-invalid": (
+        "The shipped prior needs the public facts of one training: positive numbers for its size and length, and a "
+        "known family of models and optimizer. Give the value that the message names."
     ),
     "copies-without-augmentation": (
         "Without an augmentation, all copies of an image are equal and only cost time. Choose flip, crop or crop_flip, "

@@ -154,6 +154,7 @@ class _Reader:
                     f"Add {kind} to schedule, or remove {name}.",
                 )
         self._check_multiplicity()
+        self._check_rate()
         if self._problems:
             raise SpaceError(self._problems)
         return SearchSpace.of(self._domains, unimodal=self._unimodal)
@@ -173,6 +174,25 @@ class _Reader:
                 f"{as_yaml(copies.to_spec())} with augmentation: {as_yaml(augmentation.to_spec())}",
                 "Set augmentation to flip, crop, crop_flip or a choice of them, or set augmentation_multiplicity to 1.",
             )
+
+    def _check_rate(self) -> None:
+        """Refuse a searched learning rate if a trial may have the schedule that sets the rate itself."""
+        rate, schedule = self._domains.get("learning_rate"), self._domains.get("schedule")
+        if rate is None or schedule is None or not schedule.contains(schedules.GEN):
+            return
+        if isinstance(rate, Fixed):
+            if not schedules.GEN_RATES.allows(rate.value):
+                rule = f"learning_rate must be {schedules.GEN_RATES} with `schedule: {schedules.GEN}`"
+                path: Path = (self._written["learning_rate"],)
+                self._problem("value-illegal", path, rule, as_yaml(rate.value), "Write for example 0.1.")
+            return
+        self._problem(
+            "gen-with-searched-rate",
+            (self._written["learning_rate"],),
+            f"learning_rate cannot be searched with `schedule: {schedules.GEN}`, which sets the rate by private probes",
+            as_yaml(rate.to_spec()),
+            f"Write one number, the starting rate, or remove learning_rate or {schedules.GEN}.",
+        )
 
     def _problem(self, code: str, path: Path, rule: str, value: str, fix: str = "") -> None:
         self._problems.append(SpaceProblem(code=code, path=path, rule=rule, value=value, fix=fix))

@@ -4,6 +4,7 @@ In an experiment file::
 
     schedule: cosine
     schedule: {choice: [constant, cosine, {inverse_time: {decay: {log_uniform: [0.5, 3]}}}]}
+    schedule: gen                        # the rate sets itself, so learning_rate must not be searched
     warmup: {uniform: [0, 0.2]}          # a fraction of the steps, before any schedule
 
 A trial's parameters have the flat keys ``schedule``, ``schedule.KIND.PARAMETER`` and ``schedule.warmup``.
@@ -14,9 +15,15 @@ from __future__ import annotations
 from search_spaces.domains import Categorical, LogUniform, Uniform
 from search_spaces.parameter import Limits, Parameter, Words
 
-__all__ = ["CONDITIONAL", "KINDS", "SCHEDULE", "WARMUP", "kind_of"]
+__all__ = ["CONDITIONAL", "GEN", "GEN_RATES", "KINDS", "SCHEDULE", "WARMUP", "kind_of"]
 
-KINDS: tuple[str, ...] = ("constant", "step", "inverse_time", "exponential", "cosine")
+GEN = "gen"
+"""The schedule that sets the rate by private loss probes, a second release of every step."""
+
+GEN_RATES = Limits(low=1e-6, high=1e6)
+"""Legal starting rates of `gen`, which changes the rate by many orders of magnitude."""
+
+KINDS: tuple[str, ...] = ("constant", "step", "inverse_time", "exponential", "cosine", GEN)
 """Kinds of schedules. Each may follow a warm-up."""
 
 SCHEDULE = Parameter(
@@ -64,6 +71,13 @@ CONDITIONAL: tuple[Parameter, ...] = (
         default=Uniform(0.0, 0.2),
         legal=Limits(high=1.0),
         source="common practice: a cosine that ends at or near 0",
+    ),
+    Parameter(
+        name="schedule.gen.probe_share",
+        default=LogUniform(0.01, 0.2),
+        legal=Limits(high=1.0, low_open=True, high_open=True),
+        source="Liu & Bu 2025 add less than 1 % of noise to the gradients, a share of up to 0.0197; small batches need "
+        "more",
     ),
 )
 

@@ -11,7 +11,7 @@ from search_spaces.domains import UNIMODAL, Categorical, Domain, Fixed, Promoted
 from search_spaces.methods import METHODS
 from search_spaces.parameter import Parameter
 
-__all__ = ["PARAMETERS", "SearchSpace", "default_space", "method_parameters"]
+__all__ = ["DIVIDES", "PARAMETERS", "SearchSpace", "default_space", "method_parameters"]
 
 PARAMETERS: dict[str, Parameter] = {
     parameter.name: parameter
@@ -26,8 +26,13 @@ PARAMETERS: dict[str, Parameter] = {
 }
 """Every parameter of every method, by name."""
 
-_SCALES: dict[str, tuple[str, ...]] = {"smoothing_radius": ("learning_rate", "noise_multiplier", "max_grad_norm")}
-"""Parameter → parameters that multiply its effect. DPLIS' perturbation is proportional to the product of the four."""
+_SCALES: dict[str, tuple[str, ...]] = {
+    "smoothing_radius": ("learning_rate", "noise_multiplier", "max_grad_norm", "batch_size")
+}
+"""Parameter → parameters that scale its effect; those in `DIVIDES` divide it. DPLIS perturbs by R · η · σ · C / b."""
+
+DIVIDES = frozenset({"batch_size"})
+"""Parameters that divide the effect of those that they scale."""
 
 
 def method_parameters(method: str) -> dict[str, Parameter]:

@@ -158,6 +158,24 @@ def _coupons(rng: np.random.Generator, fault: str | None) -> tuple[float, float]
     return worst, _composed(list(zip(menu, quotas, strict=True)), epsilon)
 
 
+def _committed(rng: np.random.Generator, fault: str | None) -> tuple[float, float]:
+    """Trials with little loss, as many as are wanted after what was seen, then a run with more loss, cut off or not."""
+    spread = rng.uniform(0.1, 0.6)
+    trial = _draw(rng, int(rng.integers(2, 4)), spread=spread, zeros=True)
+    run = _draw(rng, int(rng.integers(2, 4)), spread=spread * rng.uniform(1.5, 4.0), zeros=True)
+    quotas = {trial: int(rng.integers(1, 4)), run: int(rng.integers(1, 4))}
+    epsilon = rng.uniform(0.0, 2.0)
+    claimed = {trial: sum(quotas.values())} if fault == "commit_at_search_noise" else quotas
+    granted = quotas | {run: sum(quotas.values()) if fault == "trials_use_the_run" else quotas[run]}
+    book: Any = CouponBook(tuple(granted.items()))  # type: ignore[arg-type]
+
+    def admits(used: tuple[int, ...], index: int) -> bool:
+        return (index == 1 or used[1] == 0) and _left((trial, run), book, used, index)
+
+    worst = worst_adaptive((trial, run), admits, epsilon, depth=6)
+    return worst, _composed(list(claimed.items()), epsilon)
+
+
 def _left(menu: tuple[Discrete, ...], filter: Any, used: tuple[int, ...], index: int) -> bool:  # noqa: ANN401
     return bool(filter.left(dict(zip(menu, used, strict=True)), menu[index]) >= 1)
 
@@ -277,6 +295,7 @@ MODES: Mapping[str, Mode] = {
     "selection": selection.best_of_runs,
     "selection, cut off": selection.cut_off,
     "selection, learning sampler": selection.learning_sampler,
+    "committed run": _committed,
 }
 
 FAULTS: Mapping[str, tuple[str, ...]] = {
@@ -286,6 +305,8 @@ FAULTS: Mapping[str, tuple[str, ...]] = {
     "runs_revealed": ("selection",),
     "fixed_runs": ("selection",),
     "no_delta_in_r": ("selection", "selection, learning sampler"),
+    "commit_at_search_noise": ("committed run",),
+    "trials_use_the_run": ("committed run",),
 }
 """Planted faults, each with the modes in which it must be seen."""
 

@@ -37,6 +37,10 @@ EXPLANATIONS: dict[str, str] = {
         "last level must start before the last step."
     ),
     "step-beyond-end": "A training takes at most the number of steps in its specification. Ask for fewer steps.",
+    "probes-not-charged": (
+        "The loss probes of the schedule gen are a second release of every step. Their noise must follow from the "
+        "charged noise of the step. Take both from one mechanism."
+    ),
     # models
     "model-unknown": (
         "There is no model of this name. Check the spelling, or write your own model as package.module:function."

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Final
 
 from search_spaces import PARAMETERS, Limits, Words
+from search_spaces.schedules import GEN, GEN_RATES
 from trainables.checks import value_problem
 from trainables.engine.schedules import ScheduleSettings
 from trainables.errors import HyperparameterError
@@ -40,7 +41,8 @@ class Hyperparameters:
         noise_multiplier: standard deviation of the noise divided by the clipping norm; 0 is not private. ε depends on
             it.
         max_grad_norm: clipping norm C of one sample's gradient over all parameters together.
-        learning_rate: learning rate, which the schedule multiplies by a factor at each step.
+        learning_rate: learning rate, which the schedule multiplies by a factor at each step. With the schedule gen, it
+            is the starting rate.
         schedule: kind of schedule, with its parameters.
         optimizer: 'sgd' or 'adam'.
         momentum: momentum of SGD, in [0, 1).
@@ -82,6 +84,13 @@ class Hyperparameters:
                     "copies-without-augmentation",
                     f"`augmentation_multiplicity` must be 1 without augmentation (got {copies!r}). Write 1, or set "
                     "augmentation to flip, crop or crop_flip.",
+                )
+            )
+        if self.schedule.kind == GEN and not GEN_RATES.allows(self.learning_rate):
+            problems.append(
+                (
+                    "value-illegal",
+                    f"`learning_rate` must be {GEN_RATES} with the schedule gen (got {self.learning_rate!r}).",
                 )
             )
         HyperparameterError.raise_any(problems)

@@ -33,6 +33,8 @@ class TrainingSpec:
         device: 'auto', 'cpu' or 'cuda'.
         score_noise: standard deviation of the noise on the number of right validation answers, finite and above 0. The
             score is then protected and charged. With None, validation scores are exact.
+        initial: checkpoint of another training, from whose weights this training starts. Its weights must be public or
+            charged. None starts from the public initialisation.
     """
 
     method: str
@@ -55,6 +57,7 @@ class TrainingSpec:
     threads: int | None = None
     device: str = "auto"
     score_noise: float | None = None
+    initial: str | None = None
 
 
 def check_privacy(spec: TrainingSpec) -> None:
@@ -78,9 +81,12 @@ def check_privacy(spec: TrainingSpec) -> None:
 
 
 def spec_fingerprint(spec: TrainingSpec) -> str:
-    """Return a hash of all fields except the threads, the device, the secret key and the data directory."""
+    """Return a hash of all fields except the threads, the device, the secret key, the data directory and `initial`.
+
+    A checkpoint contains the weights that a training reached from `initial`.
+    """
     values = asdict(spec)
-    for name in ("threads", "device", "replay_key"):
+    for name in ("threads", "device", "replay_key", "initial"):
         del values[name]
     del values["dataset"]["data_dir"]
     return hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()

@@ -18,7 +18,9 @@ from trainables.charge import Charge, lease_size
 from trainables.checks import refuse_illegal
 from trainables.data import Splits
 from trainables.engine.average import WeightAverage
+from trainables.engine.gen import LossProbes
 from trainables.engine.layout import Layout
+from trainables.engine.losses import LossPasses
 from trainables.engine.noise import add_noise
 from trainables.engine.objective import Points
 from trainables.engine.per_sample import PerSampleSource
@@ -27,7 +29,7 @@ from trainables.engine.schedules import rate_factor
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep
 from trainables.engine.update import Adam, Sgd, Update
-from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
+from trainables.errors import DatasetError, GateError, HyperparameterError, InfrastructureError, TrainableError
 from trainables.health import HealthCheck
 from trainables.hyperparameters import check_augmentation
 from trainables.methods import from_parameters
@@ -84,6 +86,8 @@ class PrivateTraining:
         check_augmentation(self._hyperparameters.augmentation, about.input_shape)
         self._input_shape, self._classes = about.input_shape, about.classes
         self._model = self._build().to(self._device)
+        if spec.initial is not None:
+            self._model.load_state_dict(_weights_of(Path(spec.initial), like=self._model))
         self._layout = Layout.of(self._model)
         source = gradient_source(self._model, self._layout, about.input_shape, precision=spec.precision)
         self._theta = self._layout.flatten(self._model)
@@ -100,25 +104,43 @@ class PrivateTraining:
         seed = spec.noise_seed
         self._secret: Generator = SecureGenerator(spec.replay_key) if seed is None else SeededGenerator(seed)
         self._public = torch.Generator().manual_seed(spec.seed)
+        mechanism = Mechanism(
+            sample_rate=spec.sample_rate,
+            noise_multiplier=spec.noise_multiplier,
+            max_grad_norm=self._hyperparameters.max_grad_norm,
+            expected_batch_size=spec.batch_size,
+            clipping=self._hyperparameters.clipping,
+            probe_share=self._hyperparameters.schedule.probe_share,
+        )
+        self._probes = self._make_probes(mechanism)
         self._private_step = PrivateStep(
-            mechanism=Mechanism(
-                sample_rate=spec.sample_rate,
-                noise_multiplier=spec.noise_multiplier,
-                max_grad_norm=self._hyperparameters.max_grad_norm,
-                expected_batch_size=spec.batch_size,
-                clipping=self._hyperparameters.clipping,
-            ),
+            mechanism=mechanism,
             stages=self._hyperparameters.stages(self._layout),
             source=source,
             update=self._update,
             secret=self._secret,
             public=self._public,
+            probes=self._probes,
         )
         self._health = HealthCheck(
             self._private_step,
             initial=self._build,
             input_shape=about.input_shape,
             classes=about.classes,
+        )
+
+    def _make_probes(self, mechanism: Mechanism) -> LossProbes | None:
+        """Return the loss probes of `schedule: gen`; None for other schedules."""
+        if mechanism.noise.probe is None:
+            return None
+        return LossProbes(
+            passes=LossPasses(
+                module=self._model, layout=self._layout, expected_batch_size=mechanism.expected_batch_size
+            ),
+            noise_multiplier=mechanism.noise.probe,
+            expected_batch_size=mechanism.expected_batch_size,
+            rate=self._hyperparameters.learning_rate,
+            secret=self._secret,
         )
 
     def _build(self) -> nn.Module:
@@ -145,9 +167,10 @@ class PrivateTraining:
 
     @property
     def learning_rate(self) -> float:
-        """Scheduled learning rate of the next step."""
+        """Scheduled learning rate of the next step. With `schedule: gen`, the last step's rate, with any warm-up."""
         settings, steps = self._hyperparameters.schedule, self._hyperparameters.steps
-        return self._hyperparameters.learning_rate * rate_factor(settings, min(self.step, steps - 1), steps)
+        rate = self._hyperparameters.learning_rate if self._probes is None else self._probes.rate
+        return rate * rate_factor(settings, min(self.step, steps - 1), steps)
 
     @property
     def model(self) -> nn.Module:
@@ -257,6 +280,7 @@ class PrivateTraining:
             "model": {name: value.detach().clone().cpu() for name, value in self._model.state_dict().items()},
             "optimizer": _stored(self._update.state_dict()),
             "secret": self._secret.state_dict(),
+            "rate": None if self._probes is None else self._probes.state_dict(),
             "public": self._public.get_state(),
         }
         return state if self._average is None else {**state, "average": _stored(self._average.state_dict())}
@@ -284,6 +308,8 @@ class PrivateTraining:
         self._model.load_state_dict(state["model"])
         self._theta = self._layout.flatten(self._model)
         self._update.load_state_dict(state["optimizer"])
+        if self._probes is not None and state["rate"] is not None:
+            self._probes.load_state_dict(state["rate"])
         self._public.set_state(state["public"])
         self._secret.load_state_dict(state["secret"])
         charged = (self._charge.leased(), self._released())
@@ -315,6 +341,28 @@ class PrivateTraining:
     def _released(self) -> int:
         """Return the number of scores charged so far; 0 if scores are not protected."""
         return 0 if self.spec.score_noise is None else self._charge.released()
+
+
+def _weights_of(checkpoint: Path, *, like: nn.Module) -> dict[str, Tensor]:
+    """Return the weights of another training's checkpoint, and nothing else of it: neither its noise nor its sampling.
+
+    Raises:
+        InfrastructureError: the checkpoint cannot be read, or its model is another one. No record was touched.
+    """
+    try:
+        state = torch.load(checkpoint, weights_only=True, map_location="cpu")
+        weights: dict[str, Tensor] = state["model"]
+        if {name: value.shape for name, value in weights.items()} != {
+            name: value.shape for name, value in like.state_dict().items()
+        }:
+            raise ValueError("another model")  # noqa: TRY301 - every cause has the same words
+    except Exception as error:
+        raise InfrastructureError(
+            "checkpoint-damaged",
+            "The checkpoint from which the committed run starts cannot be read. Restore it from a copy, then resume "
+            "the sweep.",
+        ) from error
+    return weights
 
 
 def _device(name: str) -> torch.device:

@@ -57,8 +57,8 @@ FAULTS: tuple[Fault, ...] = (
         name="noise-a-tenth-seen-by-the-canaries",
         breaks="the noise is a tenth of what is charged",
         file="trainables/engine/step.py",
-        old="return self.noise_multiplier * self.max_grad_norm",
-        new="return self.noise_multiplier * self.max_grad_norm / 10",
+        old="return self.noise.gradient * self.max_grad_norm",
+        new="return self.noise.gradient * self.max_grad_norm / 10",
         test=_CANARIES,
     ),
     Fault(

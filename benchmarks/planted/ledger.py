@@ -8,6 +8,14 @@ __all__ = ["FAULTS"]
 
 FAULTS: tuple[Fault, ...] = (
     Fault(
+        name="promotion-not-charged",
+        breaks="the steps of a trial's next rung are not held against the cap",
+        file="tuner/privacy/ledger/search_rules.py",
+        old='    if steps > left:\n        raise BudgetRefusedError("cap-exceeded", _no_room(',
+        new='    if steps > left and not rung:\n        raise BudgetRefusedError("cap-exceeded", _no_room(',
+        test="tests/privacy/ledger/test_search_budget.py::test_a_next_rung_is_no_restart_and_is_held_against_the_cap",
+    ),
+    Fault(
         name="writer-not-checked",
         breaks="a user writes to another user's search, and so spends that user's share",
         file="tuner/privacy/ledger/rules.py",

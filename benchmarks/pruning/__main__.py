@@ -2,9 +2,9 @@
 
     python -m benchmarks.pruning [--quick] [--json] [--only SECTION ...] [--jobs N] [--seed N]
 
-Sections: `times` measures a decision of the unimodal search; `sweeps` compares all methods on unimodal curves; `slots`
-runs one trial at a time; `shapes` has curves on which the assumption fails or only just holds, and other noise.
-`benchmarks/pruning/curves.py` describes the simulation and its assumptions.
+Sections: `times` measures a decision of the unimodal search; `sweeps` compares all methods on unimodal curves;
+`ablations` changes our rule in one thing at a time; `shapes` compares it with a rule of a few lines on all curves, some
+of which have no single top; `slots` runs one trial at a time. `benchmarks/pruning/curves.py` describes the simulation.
 """
 
 from __future__ import annotations
@@ -25,27 +25,31 @@ BENCHMARK = Benchmark(
         "sweeps": Section(
             measure=comparison.unimodal,
             bars={
-                "unimodal.ours.epochs_80": at_most(165),
-                "unimodal.ours.epochs_90": at_most(185),
+                "unimodal.ours.epochs_80": at_most(114, quick=False),
+                "unimodal.ours.epochs_90": at_most(156, quick=False),
                 "unimodal.ours_over_asha_80": at_most(0.5, quick=False),
                 "unimodal.ours_over_bohb_80": at_most(0.5, quick=False),
                 "unimodal.ours_over_gp_90": at_most(0.55, quick=False),
-                "unimodal.ours.stop_right": at_least(0.95),
-                "unimodal.ours.stop_median": at_most(180),
+                "unimodal.ours.stop_right": at_least(0.95, quick=False),
                 "unimodal.ours.best_pruned": at_most(0.02),
-                "unimodal.ours.near_pruned": at_most(0.03),
             },
         ),
-        "slots": Section(measure=comparison.one_slot, bars={"one_slot.ours.epochs_90": at_most(160)}, quick=False),
+        "ablations": Section(measure=comparison.ablations, quick=False),
         "shapes": Section(
             measure=comparison.other_shapes,
             bars={
+                "best_at_zero.ours.epochs_80": at_most(112),
+                "best_at_the_end.ours.epochs_80": at_most(84),
+                "best_at_zero.ours.stop_right": at_least(0.95),
+                "best_at_the_end.ours.stop_right": at_least(0.95),
+                "uneven_noise.ours.stop_right": at_least(0.95),
+                "uneven_noise.ours.best_pruned": at_most(0.02),
+                "unequal_tops.ours.best_pruned": at_most(0.1),
                 "drifting.ours.epochs_90": at_most(200),
-                "wide_second_peak.ours_less_random_540": at_most(0),
-                "narrow_second_peak.ours_over_asha_540": at_most(2),
             },
             quick=False,
         ),
+        "slots": Section(measure=comparison.one_slot, bars={"one_slot.ours.epochs_90": at_most(160)}, quick=False),
     },
 )
 

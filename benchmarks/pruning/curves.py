@@ -140,6 +140,9 @@ def problem(shape: str, random: np.random.Generator, *, noise: float = 1.0) -> P
     top = float(np.log1p(move * setting.radius[-1]))
     knots = np.array((0.0, min(np.log1p(10.0), 0.9 * top), top))
     deviation = noise * np.interp(_POINTS, knots, np.array(setting.deviations))
+    if shape == "uneven_noise":
+        rise = np.geomspace(0.5, 2.0, _POINTS.size)
+        deviation = deviation * (rise if random.random() < 0.5 else rise[::-1])
     return Problem(_rung_values(setting, gain, side, move), deviation)
 
 
@@ -213,6 +216,18 @@ def _second_peak(random: np.random.Generator, *, width: float) -> Side:
     return side
 
 
+def _unequal_tops(random: np.random.Generator) -> Side:
+    """Add a top to the left of the first, as wide, and between a tenth and a half of the gain higher or lower."""
+    apart, more = float(random.uniform(0.9, 1.6)), float(random.choice([-1, 1]) * random.uniform(0.1, 0.5))
+
+    def side(ten: float, best: float, top: float) -> Array:
+        gain = max(best, 1.0)
+        first, second = (gain * np.exp(-0.5 * ((_POINTS - at) / 0.4) ** 2) for at in (top - apart, top))
+        return np.asarray(np.maximum(first, (1 + more) * second))
+
+    return side
+
+
 def _bump(random: np.random.Generator) -> Side:
     """Add a bump of a fifth of the gain to one slope: the curve is not unimodal, but has the same best R."""
     at = float(random.uniform(0.0, _POINTS[-1]))
@@ -234,5 +249,8 @@ SHAPES: Final[Mapping[str, Callable[[np.random.Generator], Side]]] = {
     "wide_second_peak": partial(_second_peak, width=0.45),
     "narrow_second_peak": partial(_second_peak, width=0.12),
     "drifting": lambda _: _hill,
+    "uneven_noise": lambda _: _hill,
+    "unequal_tops": _unequal_tops,
 }
-"""Name of a shape → function that draws its gain; `drifting` is the setting whose best R moves from 5 over 12 to 30."""
+"""Name of a shape → function that draws its gain; `drifting` is the setting whose best R moves from 5 over 12 to 30.
+In `uneven_noise` the deviation of a trial rises fourfold from one end of the domain to the other, on either side."""

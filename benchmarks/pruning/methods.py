@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+import numpy as np
 import optuna
+from optuna.distributions import BaseDistribution
 from optuna.pruners import BasePruner, HyperbandPruner, MedianPruner, NopPruner, SuccessiveHalvingPruner
 from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial
 
 from benchmarks.pruning.curves import DOMAIN, EPOCHS, RUNGS
+from benchmarks.pruning.lite import Lite
 from tuner.study.protocols import sampler_of
 from tuner.study.unimodal.pruner import UnimodalPruner
 from tuner.study.unimodal.sampler import UnimodalSampler
@@ -20,6 +25,17 @@ TOLERANCE: Final = 0.2
 
 _R = "R"
 _FOUR: Final = (10.0, 30.0, 4.0, 60.0)
+STARTS: Final = (10.0, 30.0)
+"""First values of R: `tuner.study.unimodal.options.PERTURBATIONS` at the settings of the published tables."""
+
+
+class Method(Protocol):
+    """A method of a simulated sweep. `StudyMethod` explains the calls."""
+
+    def start(self) -> tuple[int, float] | None: ...  # noqa: D102
+    def report(self, number: int, rung: int, score: float) -> bool: ...  # noqa: D102
+    def keep(self) -> int | None: ...  # noqa: D102
+    def enough(self) -> bool: ...  # noqa: D102
 
 
 class StudyMethod:
@@ -101,14 +117,37 @@ def _hyperband() -> BasePruner:
     return HyperbandPruner(min_resource=RUNGS[0], max_resource=EPOCHS, reduction_factor=3)
 
 
-def _ours(**rules: Any) -> Callable[[int], StudyMethod]:  # noqa: ANN401 - fields of Rules
-    known: dict[str, Any] = {"tolerance": TOLERANCE, "last_step": EPOCHS, **rules}
+class _Audited(UnimodalSampler):
+    """Our sampler, with every fourth trial from the eighth on at a place where nothing is known."""
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:  # noqa: ANN401 - Optuna's signature
+        """Return a value of R."""
+        if trial.number < 7 or trial.number % 4 != 3:
+            return super().sample_independent(study, trial, param_name, param_distribution)
+        known = np.log1p([each.params[_R] for each in study.get_trials(deepcopy=False) if _R in each.params])
+        drawn = np.random.default_rng([self._seed, trial.number]).uniform(0.0, np.log1p(DOMAIN[1]), 8)
+        return float(np.expm1(drawn[np.abs(drawn[:, None] - known[None, :]).min(1).argmax()]))
+
+
+def _ours(
+    *,
+    prunes: bool = True,
+    sampler: type[UnimodalSampler] = UnimodalSampler,
+    **rules: Any,  # noqa: ANN401 - Rules
+) -> Callable[[int], StudyMethod]:
+    known: dict[str, Any] = {"tolerance": TOLERANCE, "last_step": EPOCHS, "starts": STARTS, **rules}
     return lambda seed: StudyMethod(
-        seed, UnimodalSampler(_R, seed=seed, base=RandomSampler(seed=seed), **known), UnimodalPruner(_R, **known)
+        seed,
+        sampler(_R, seed=seed, base=RandomSampler(seed=seed), **known),
+        UnimodalPruner(_R, **known) if prunes else NopPruner(),
     )
 
 
-METHODS: Final[Mapping[str, Callable[[int], StudyMethod]]] = {
+METHODS: Final[Mapping[str, Callable[[int], Method]]] = {
+    "ours": _ours(),
+    "lite": lambda seed: Lite(seed, tolerance=TOLERANCE, starts=STARTS),
     "random": _played(_random, NopPruner),
     "tpe": _played(_tpe, NopPruner),
     "tpe+median": _played(_tpe, lambda: MedianPruner(n_startup_trials=4)),
@@ -117,18 +156,25 @@ METHODS: Final[Mapping[str, Callable[[int], StudyMethod]]] = {
     "hyperband": _played(_random, _hyperband),
     "bohb": _played(_tpe, _hyperband),
     "gp": _gp,
-    "ours, any shape": lambda seed: StudyMethod(
-        seed,
-        UnimodalSampler(
-            _R, seed=seed, tolerance=TOLERANCE, last_step=EPOCHS, share=0.0, final_only=True, at_once=4, audits=0,
-            starts=_FOUR, base=RandomSampler(seed=seed),
-        ),
-        NopPruner(),
-    ),
-    "ours": _ours(),
 }  # fmt: skip
 """Methods by name, each made from a seed.
 
-`bohb` is TPE with Hyperband. `gp` is Optuna's Gaussian process sampler, started at four radii. `ours, any shape` is our
-model of the final scores without unimodality and without a pruner, started at the same radii.
+`bohb` is TPE with Hyperband. `gp` is Optuna's Gaussian process sampler, started at four radii. `lite` is a plain
+Gaussian process without a shape and without a pruner (`benchmarks/pruning/lite.py`).
 """
+
+ABLATIONS: Final[Mapping[str, Callable[[int], Method]]] = {
+    "ours": METHODS["ours"],
+    "no shape": _ours(unimodal=False),
+    "no pruner": _ours(prunes=False),
+    "strict pruner": _ours(strict=True),
+    "final scores only": _ours(final_only=True),
+    "every fourth an audit": _ours(sampler=_Audited),
+    "one at a time": _ours(at_once=1),
+    "four at a time": _ours(at_once=4),
+    "no stagger": _ours(stagger=0.0),
+    "starts at thirds": _ours(starts=None),
+    "one start": _ours(starts=(STARTS[0],)),
+    "lite": METHODS["lite"],
+}
+"""Our rule with a single change each. `lite` is for comparison."""

@@ -10,9 +10,9 @@ from itertools import count
 import numpy as np
 
 from benchmarks.pruning.curves import RUNGS, Problem, problem
-from benchmarks.pruning.methods import METHODS, TOLERANCE, StudyMethod
+from benchmarks.pruning.methods import ABLATIONS, METHODS, TOLERANCE, Method
 
-BUDGET = 540
+BUDGET = 270
 """Trial-epochs of every sweep."""
 
 
@@ -40,7 +40,7 @@ class Sweep:
         return self.regrets[place] if place >= 0 else math.inf
 
 
-def play(truth: Problem, method: StudyMethod, random: np.random.Generator, *, budget: int, slots: int) -> Sweep:
+def play(truth: Problem, method: Method, random: np.random.Generator, *, budget: int, slots: int) -> Sweep:
     """Run a method until the budget, in trial-epochs, is spent.
 
     Args:
@@ -73,12 +73,13 @@ def play(truth: Problem, method: StudyMethod, random: np.random.Generator, *, bu
             sweep.pruned.add(trial)
         elif not last:
             heapq.heappush(events, (now + RUNGS[rung + 1] - RUNGS[rung], next(order), trial, rung + 1))
-        if (best := method.keep()) is not None:
-            kept = truth.regret(sweep.launched[best])
+        if stops or last:  # only then is the question asked, which takes most of the time
+            if (best := method.keep()) is not None:
+                kept = truth.regret(sweep.launched[best])
+            if sweep.stopped is None and method.enough():
+                sweep.stopped = (spent, kept)
         sweep.epochs.append(spent)
         sweep.regrets.append(kept)
-        if sweep.stopped is None and method.enough():
-            sweep.stopped = (spent, kept)
         launch()  # after every report, as the tuner's driver does
     return sweep
 
@@ -100,11 +101,13 @@ class Played:
     near_pruned: int
 
 
-def one_sweep(number: int, *, shape: str, method: str, seed: int, noise: float, slots: int) -> Played:
+def one_sweep(
+    number: int, shape: str, *, method: str, seed: int, noise: float, slots: int, budget: int = BUDGET
+) -> Played:
     """Simulate sweep `number` of a method; a number has the same curve for every method."""
     random = np.random.default_rng([seed, number])
     truth = problem(shape, random, noise=noise)
-    sweep = play(truth, METHODS[method](seed * 100_000 + number), random, budget=BUDGET, slots=slots)
+    sweep = play(truth, {**ABLATIONS, **METHODS}[method](seed * 100_000 + number), random, budget=budget, slots=slots)
     regrets = {trial: truth.regret(radius) for trial, radius in sweep.launched.items()}
     near = [trial for trial, regret in regrets.items() if regret <= TOLERANCE]
     best = min(regrets, key=lambda trial: regrets[trial])

@@ -33,7 +33,6 @@ _TPE = {"name": "tpe", "n_startup_trials": 4}
 
 METHODS: Mapping[str, Mapping[str, object]] = {
     "ours": {"sampler": "unimodal", "pruner": "unimodal", "when_sure": "go_on"},
-    "ours+runs": {"sampler": "unimodal", "pruner": {"name": "unimodal", "runs": 0.15}, "when_sure": "go_on"},
     "tpe+asha": {"sampler": _TPE, "pruner": {"name": "asha", "reduction_factor": 3}},
     "random": {"sampler": "random", "pruner": "none"},
 }

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.pruning.curves import RUNGS, problem
-from benchmarks.pruning.methods import METHODS
+from benchmarks.pruning.methods import ABLATIONS, METHODS
 from benchmarks.pruning.simulation import Sweep, one_sweep, play
 from benchmarks.pruning_real import sweeps as real
 from tuner.experiment import load_experiment
@@ -60,14 +60,14 @@ def test_a_trial_costs_its_epochs_and_a_pruned_one_only_those_it_took() -> None:
     assert [sweep.regret_at(epochs) for epochs in (26, 27)] == [math.inf, truth.regret(20.0)]
 
 
-SLOW = {"gp", "ours", "ours, any shape"}  # these draw from the seed alone; test_contracts.py tests that
+SLOW = {"gp", "ours"}  # these draw from the seed alone; test_contracts.py tests that
 
 
 @pytest.mark.parametrize("method", sorted(METHODS.keys() - SLOW))
 def test_a_simulated_sweep_is_repeatable(method: str) -> None:
     """Hyperband takes the bracket of a trial from the name of the study, so a random name is another sweep."""
     first, again, other = (
-        one_sweep(number, shape="unimodal", method=method, seed=5, noise=1.0, slots=4) for number in (3, 3, 4)
+        one_sweep(number, "unimodal", method=method, seed=5, noise=1.0, slots=4) for number in (3, 3, 4)
     )
     assert first == again
     assert first != other
@@ -88,3 +88,18 @@ def test_the_real_sweeps_of_a_search_differ_only_in_their_method(
         rest.append({**file, "seed": 0})
     assert len(rest) == len(real.METHODS) * len(workload.seeds)
     assert all(each == rest[0] for each in rest)
+
+
+@pytest.mark.slow
+def test_every_ablation_changes_a_sweep() -> None:
+    """A name that no rule reads would be an ablation of nothing."""
+    left = set(ABLATIONS) - {"ours"}
+    for number in range(6):
+        ours, *others = (
+            one_sweep(number, "collapsing", method=name, seed=5, noise=1.0, slots=4, budget=160)
+            for name in ("ours", *sorted(left))
+        )
+        left = {name for name, played in zip(sorted(left), others, strict=True) if played == ours}
+        if not left:
+            return
+    assert left == set()

@@ -203,7 +203,7 @@ def test_summary_report_tracking_export_and_card_name_the_same_trial(tune: Tune)
     assert tune("verify", CARD, "--json").json["answer"] == "yes"
     assert f"chosen {why}" in said
     (status,) = tune("status", "tiny", "--json").json["sweeps"]
-    assert status["best"] == {"trial": best, "score": rows[best]["score"]}
+    assert status["best"] == {"trial": best, "score": rows[best]["score"], "committed": False}
     tune("report", "tiny")
     page = (folder / "report.html").read_text()
     assert f"<h2>Best trial: {best}</h2>" in page

@@ -27,11 +27,15 @@ from tuner.errors import BudgetRefusedError, LedgerError
 from tuner.executors.base import ChargeFor, ExecutorSettings, TrialSetup
 from tuner.executors.local import LocalExecutor
 from tuner.executors.registry import EXECUTORS
+from tuner.study.best import best_trial
+from tuner.study.committed import Commitment, Committed
 from tuner.study.driver import StudyDriver
+from tuner.study.pauses import Levels, levels_of
 from tuner.study.pruners.make import make_pruner
+from tuner.study.rung_wise import asks_pruner
 from tuner.study.samplers.make import make_sampler
 from tuner.study.storage import open_storage, open_study
-from tuner.study.types import Ask, Observer, Stop, Suggestion, TrialView, WhenSure
+from tuner.study.types import Ask, Observer, Stop, Suggestion, TrialShape, TrialView, WhenSure
 from tuner.study.unimodal.options import Along, Unimodality
 
 STEPS = 100
@@ -169,14 +173,17 @@ class FileLedger:
     score_cap: int = 10**9
     prices: tuple[tuple[float, int], ...] = ()
 
-    def fits(self, ask: Ask) -> bool:
-        units = ask.steps * self.price(ask.sample_rate)
+    def fits(self, *asks: Ask) -> bool:
+        units = sum(ask.steps * self.price(ask.sample_rate) for ask in asks)
         scores = self.released() + sum(held.releases for held in self.outstanding().values())
-        return self.committed() + units <= self.cap and scores + ask.releases <= self.score_cap
+        scores += sum(ask.releases for ask in asks)
+        return self.committed() + units <= self.cap and scores <= self.score_cap
 
-    def reserve(self, trial: str, ask: Ask) -> None:
+    def reserve(self, trial: str, ask: Ask, *, rung: bool = False) -> None:
         if not self.fits(ask):
             raise BudgetRefusedError("cap-exceeded", "full")
+        if rung and (self.held().get(trial) != 0 or not self.leased(trial)):
+            raise LedgerError("rung-not-finished", f"{trial} has not taken all that it had reserved")
         if trial in self.settled():
             raise LedgerError("trial-settled", f"{trial} is settled")
         before = self._rates()
@@ -302,6 +309,18 @@ class FileCharge:
         return self.ledger.released(self.trial)
 
 
+def best_again(trials: Sequence[TrialView]) -> Commitment | None:
+    """Return the configuration of the best trial, for a committed run."""
+    best = best_trial(trials, mode="max")
+    return None if best is None else Commitment(parameters=dict(best.parameters), source=best.id)
+
+
+LONG_RUN = Committed(
+    shape=TrialShape(steps=2 * STEPS, rungs=tuple(2 * rung for rung in RUNGS), save_every=25), choose=best_again
+)
+"""A committed run of twice the steps. It writes a checkpoint at every 25th step, and at its reports."""
+
+
 class Recorder(Observer):
     """Observer that keeps what it sees, and may act on the n-th report."""
 
@@ -352,6 +371,8 @@ class Sweep:
     storage: object = None
     seed: int = 3
     when_sure: WhenSure = "go_on"
+    committed: Committed | None = None
+    full_runs: float | None = None
 
     @property
     def ledger(self) -> FileLedger:
@@ -387,7 +408,13 @@ class Sweep:
             budget=self.ledger,
             observers=self.observers,
             when_sure=self.when_sure,
+            committed=self.committed,
+            levels=None if self.full_runs is None else self.levels(),
+            asks_pruner=asks_pruner(self.pruner[0]),
         )
+
+    def levels(self) -> Levels:
+        return levels_of(*self.pruner, RUNGS, trials=self.trials, full_runs=self.full_runs)
 
     def spec_for(self, suggestion: Suggestion) -> FakeSpec:
         return FakeSpec(suggestion.number, suggestion.parameters, str(self.folder / "draws"), **self.faults)

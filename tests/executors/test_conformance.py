@@ -7,7 +7,7 @@ from pathlib import Path
 
 import optuna
 import pytest
-from sweep_fakes import RUNGS, FakeSpace, MostRunning, Sweep, facts, score
+from sweep_fakes import RUNGS, FakeSpace, MostRunning, Sweep, facts, score, states
 
 from tuner.study.pruners.make import make_pruner
 from tuner.study.samplers.make import make_sampler
@@ -94,6 +94,32 @@ def unimodal(folder: Path) -> Sweep:
     storage = optuna.storages.InMemoryStorage()
     pruner: tuple[str, dict[str, object]] = ("unimodal", {"risk": 0.2})
     return Sweep(folder, trials=TRIALS, pruner=pruner, sampler="unimodal", storage=storage, when_sure="replicate")
+
+
+@pytest.mark.parametrize(
+    "pruner",
+    [
+        ("asha", {"reduction_factor": 2}),
+        pytest.param(("none", {}), marks=pytest.mark.slow),
+        pytest.param(("median", {"n_startup_trials": 1}), marks=pytest.mark.slow),
+    ],
+)
+def test_a_rung_wise_search_is_the_same_on_ray(
+    tmp_path: Path, ray_two_slots: None, pruner: tuple[str, dict[str, object]]
+) -> None:
+    options = {"trials": 6, "cap": 300, "full_runs": 3.0, "pruner": pruner}
+    local, on_ray = Sweep(tmp_path / "local", **options), Sweep(tmp_path / "ray", **options)
+    local.run_local()
+    on_ray.run_ray()
+    assert facts(on_ray.study()) == facts(local.study())
+    assert on_ray.draws == on_ray.ledger.leased() == local.ledger.leased() <= 300
+    two = Sweep(tmp_path / "two", **options)
+    two.run_ray(concurrent_trials=2)
+    assert "COMPLETE" in states(two)
+    assert two.draws == two.ledger.leased() <= 300
+    assert two.ledger.outstanding() == {}
+    if pruner[0] != "median":  # its decisions depend on who has reported
+        assert sorted(facts(two.study())) == sorted(facts(local.study()))
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from errors_helper import raises_code
-from sweep_fakes import METRIC, RUNGS, SECRET, STEPS, Recorder, Sweep, run_script, states
+from sweep_fakes import LONG_RUN, METRIC, RUNGS, SECRET, STEPS, Recorder, Sweep, facts, run_script, states
 
 from trainables.rungs import OPERATOR_LOG, checkpoint_path, checkpoint_step
 from tuner.errors import LedgerError, SweepInterrupted, TunerError
@@ -168,6 +168,31 @@ def test_kill_9_of_the_driver_and_resume(tmp_path: Path, where: str, repeated: i
     assert all(set(value) == set(RUNGS) for value in values)
 
 
+@pytest.mark.parametrize(
+    ("report", "pruner"),
+    [
+        (6, "none"),
+        (8, "median"),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in ((3, "none"), (9, "none"), (8, "unimodal"))),
+    ],
+)
+def test_kill_9_of_a_rung_wise_search_repeats_no_step(tmp_path: Path, report: int, pruner: str) -> None:
+    options = {"trials": 5, "cap": 3 * STEPS, "full_runs": 3.0, "pruner": (pruner, {})}
+    script = KILLED.replace("trials=3, cap=cap", f"**{options!r}").replace("n == 7", f"n == {report}")
+    done = run_script(script, "after a report", str(tmp_path), "0")
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    sweep = Sweep(tmp_path, **options)
+    assert sweep.run_local().reason in (StopReason.DONE, StopReason.BUDGET)
+    assert "COMPLETE" in states(sweep)
+    taken = [trial.user_attrs["steps_taken"] for trial in sweep.study().get_trials()]
+    assert sweep.draws == sweep.ledger.leased() == sum(taken) <= 3 * STEPS
+    assert sweep.ledger.outstanding() == {}
+    undisturbed = Sweep(tmp_path / "undisturbed", **options)
+    undisturbed.run_local()
+    if pruner == "none" and report > 5:  # all configurations were drawn before the crash
+        assert facts(sweep.study()) == facts(undisturbed.study()), "pauses and promotions do not depend on the crash"
+
+
 def test_a_resumed_trial_that_fits_no_more_is_failed_with_the_reason(tmp_path: Path) -> None:
     kill_driver("between two rungs", tmp_path, cap=STEPS)
     sweep = Sweep(tmp_path, trials=3, cap=STEPS)
@@ -176,3 +201,17 @@ def test_a_resumed_trial_that_fits_no_more_is_failed_with_the_reason(tmp_path: P
     assert "do not fit" in sweep.study().get_trials()[0].user_attrs["reason"]
     assert sweep.study().get_trials()[0].user_attrs["outcome"] == "LOST"
     assert sweep.draws == sweep.ledger.leased() == 50
+
+
+def test_a_committed_run_follows_is_interrupted_and_goes_on(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, trials=2, cap=4 * STEPS, committed=LONG_RUN, faults={"interrupt_at": 130})
+    with pytest.raises(SweepInterrupted):
+        sweep.run_local()
+    assert states(sweep) == ["COMPLETE", "COMPLETE", "RUNNING"]
+    resumed = Sweep(tmp_path, trials=2, cap=4 * STEPS, committed=LONG_RUN)
+    assert resumed.run_local().reason is StopReason.DONE
+    run = resumed.study().get_trials()[2]
+    assert (run.state.name, run.user_attrs["steps_taken"]) == ("COMPLETE", 190), "125 and the 65 that were left"
+    assert resumed.draws <= resumed.ledger.leased() == 4 * STEPS
+    assert resumed.run_local().reason is StopReason.DONE
+    assert len(states(resumed)) == 3

@@ -9,6 +9,7 @@ import pytest
 from errors_helper import raises_code
 from sweep_fakes import (
     LEASE,
+    LONG_RUN,
     RUNGS,
     SECRET,
     STEPS,
@@ -54,6 +55,16 @@ def test_a_lost_worker_goes_on_from_its_checkpoint_and_pays_again(tmp_path: Path
     assert sweep.run_ray().reason is StopReason.DONE
     assert states(sweep) == ["COMPLETE"] * 2
     assert sweep.draws == sweep.ledger.leased() == 2 * STEPS + LEASE
+    assert sweep.ledger.outstanding() == {}
+
+
+@pytest.mark.slow
+def test_a_committed_run_that_lost_its_worker_ends_earlier(tmp_path: Path, ray_two_slots: None) -> None:
+    sweep = Sweep(tmp_path, trials=2, cap=4 * STEPS, committed=LONG_RUN, faults={"kill_once_at": 145})
+    assert sweep.run_ray().reason is StopReason.DONE
+    run = sweep.study().get_trials()[2]
+    assert (run.state.name, run.user_attrs["steps_taken"]) == ("COMPLETE", 180), "125 and the 55 that were left"
+    assert sweep.draws == sweep.ledger.leased() == 4 * STEPS
     assert sweep.ledger.outstanding() == {}
 
 
@@ -206,6 +217,9 @@ class OneTrial:
 
     def is_running(self, _: str) -> bool:
         return self._asked and not self.ended
+
+    def is_committed(self, _: str) -> bool:
+        return False
 
     def next(self) -> Suggestion | Stop:
         if self._asked:

@@ -113,6 +113,13 @@ GATES = [
     gate("privacy.noise_multiplier={uniform: [1, 2]}", "privacy.noise_multiplier", "priced-range-sealed",
          "privacy.noise_multiplier={choice: [1, 2]}", SELECTION),
     gate("privacy.runs.law=logarithmic", "privacy.runs", "runs-without-selection", "privacy.runs.law=geometric"),
+    # whole runs
+    gate("search.full_runs=9", "search.full_runs", "full-runs-above-trials", "search.full_runs=8"),
+    gate("search.full_runs=0.9", "search.full_runs", "value-not-allowed", "search.full_runs=auto"),
+    gate("search.full_runs=3", "search.full_runs", "full-runs-needs-composition", "search.full_runs=null", SELECTION),
+    gate("search.full_runs=3", "search.full_runs", "full-runs-needs-composition", "search.full_runs=null", PUBLIC),
+    gate("search.full_runs=3", "search.full_runs", "full-runs-needs-composition", "search.full_runs=null",
+         ("privacy.private=false",)),
     # public
     gate("search.public=null", "search.public", "public-data-missing", "search.public={name: fashion_mnist}",
          ("privacy.accounting=public",)),

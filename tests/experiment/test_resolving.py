@@ -15,6 +15,7 @@ from search_spaces.schedules import KINDS, kind_of
 from trainables.hyperparameters import Hyperparameters
 from trainables.methods import from_parameters
 from tuner.experiment import Experiment, parse_experiment, yamlfile
+from tuner.experiment.prior import ONE_RUN, recommended
 from tuner.experiment.resolving import hyperparameter_defaults
 from tuner.experiment.shipped_files import write_template
 
@@ -59,18 +60,22 @@ def test_a_space_left_out_searches_what_the_method_is_about(method: str, empty: 
     experiment = experiment_of(method, *empty)
     assert set(experiment.space.free) == {"learning_rate"} | USUAL[method]
     domains = dict(experiment.space.parameters)
-    for name in experiment.space.free:
+    prior = recommended(experiment.search.space, experiment)["learning_rate"]
+    assert domains["learning_rate"].contains(prior.value)
+    for name in USUAL[method]:
         assert domains[name] == PARAMETERS[name].default
     assert isinstance(domains["max_grad_norm"], Fixed)
     assert parse_experiment(experiment.to_yaml()) == experiment
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_one_trial_of_a_space_left_out_is_the_default_configuration(method: str) -> None:
+def test_one_trial_of_a_space_left_out_is_the_shipped_prior_and_the_defaults(method: str) -> None:
     experiment = experiment_of(method, "search.trials=1")
     assert experiment.space.searched == ()
     chosen = experiment.space.sample(First("constant"))
-    assert made(method, chosen) == made(method, {})
+    found = recommended(ONE_RUN, experiment)
+    own = {name: float(f"{found[name].value:.3g}") for name in ONE_RUN}
+    assert made(method, chosen) == made(method, own)
     assert parse_experiment(experiment.to_yaml()) == experiment
 
 

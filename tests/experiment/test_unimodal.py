@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import optuna
 import pytest
 
 from tuner.errors import ExperimentError
 from tuner.experiment import Experiment, parse_experiment
 from tuner.plan.plan import make_plan
-from tuner.study.unimodal.inference.beliefs import Rules
-from tuner.study.unimodal.options import TOLERANCES
+from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.study.unimodal.options import PERTURBATIONS, TOLERANCES, unimodal_parameters
 from tuner.study.unimodal.pruner import UnimodalPruners
-from tuner.study.unimodal.sampler import UnimodalSamplers
-from tuner.sweep.sweep_study import _pruner, _sampler, check_search
+from tuner.study.unimodal.sampler import UnimodalSampler, UnimodalSamplers
+from tuner.sweep.sweep_study import _perturbation, _pruner, _sampler, check_search
 
 FILE = """\
 name: a-search
@@ -91,13 +94,6 @@ def test_without_such_a_parameter_it_is_refused(options: list[str]) -> None:
     assert problem_of(*options) == (f"search.{kind}", "unimodal-parameter-missing")
 
 
-def test_repetitions_and_the_judging_of_runs_are_refused_together() -> None:
-    runs = "search.pruner={name: unimodal, runs: 0.1}"
-    assert problem_of(runs, "search.when_sure=replicate") == ("search.pruner.runs", "replicate-with-runs")
-    of(runs, "search.when_sure=stop")
-    of(runs.replace("0.1", "0.0"), "search.when_sure=replicate")
-
-
 @pytest.mark.parametrize("name", ["R", "smoothing_radius"])
 def test_a_radius_declared_not_unimodal_is_not_assumed_to_be(name: str) -> None:
     space = f"search.space={{{name}: {{uniform: [0, 9], unimodal: false}}, lr: {{log_uniform: [0.1, 1]}}}}"
@@ -157,35 +153,45 @@ def test_a_tolerance_of_one_is_the_tolerance_of_both_and_two_are_refused() -> No
 
 def test_several_share_the_risk_and_what_is_scaled_is_asked_for_last() -> None:
     both = "search.space={R: {uniform: [0, 9], unimodal: true}, lr: {log_uniform: [0.1, 1], unimodal: true}}"
-    experiment = of(both, "search.pruner={name: unimodal, risk: 0.08, runs: 0.2}")
+    experiment = of(both, "search.pruner={name: unimodal, risk: 0.08}")
     pruner, sampler = _pruner(experiment, RUNGS), _sampler(experiment, RUNGS, 0)
     assert isinstance(pruner, UnimodalPruners)
     assert isinstance(sampler, UnimodalSamplers)
     assert [each.rules.risk for each in pruner.each] == [0.04, 0.04]
-    assert [each.rules.runs for each in pruner.each] == [0.1, 0.1]
     assert [each.parameter for each in sampler.each] == ["learning_rate", "smoothing_radius"]
     assert sampler.each[1]._base is sampler.each[0]
     check_search(experiment, RUNGS)
 
 
 @pytest.mark.parametrize(
-    ("space", "starts"),
+    ("space", "unit", "starts"),
     [
-        ("{R: {uniform: [0, 100]}}", Rules.starts),
-        ("{R: {log_uniform: [1, 80]}}", Rules.starts),
-        ("{R: {uniform: [0, 9]}}", (3, 6)),
-        ("{R: {log_uniform: [1, 27]}}", (3, 9)),
-        ("{R: 1.0, lr: {log_uniform: [0.01, 10], unimodal: true}}", (0.1, 1)),
-        ("{R: 1.0, K: {integer: [1, 2], unimodal: true}}", (1, 2)),
-        ("{R: 1.0, K: {log_integer: [1, 27], unimodal: true}}", (3, 9)),
+        ("{R: {uniform: [0, 100]}}", PERTURBATIONS[0] / 10, (10.0, 30.0)),
+        ("{R: {uniform: [0, 100]}}", PERTURBATIONS[0] / 2, (2.0, 6.0)),
+        ("{R: {uniform: [0, 100]}}", PERTURBATIONS[0] / 50, None),
+        ("{R: {uniform: [0, 100]}}", None, None),
+        ("{R: 1.0, lr: {log_uniform: [0.01, 10], unimodal: true}}", 1.0, None),
     ],
 )
-def test_the_first_values_are_usual_radii_or_a_third_and_two_thirds_of_the_way(
-    space: str, starts: tuple[float, ...]
+def test_the_first_radii_are_in_units_of_the_perturbation(
+    space: str, unit: float | None, starts: tuple[float, ...] | None
 ) -> None:
-    experiment = of(f"search.space={space}", "search.pruner=unimodal")
-    sampler, pruner = _sampler(experiment, RUNGS, 0), _pruner(experiment, RUNGS)
-    assert isinstance(sampler, UnimodalSamplers)
-    assert isinstance(pruner, UnimodalPruners)
-    assert sampler.each[0].rules.starts == pruner.each[0].rules.starts == pytest.approx(starts)
-    assert Rules.starts == (10.0, 30.0), "the usual ones"
+    (along,) = unimodal_parameters(of(f"search.space={space}").space, unit)
+    assert along.starts == (None if starts is None else pytest.approx(starts))
+
+
+def test_the_perturbation_of_a_search_is_that_of_its_settings() -> None:
+    experiment = of("search.space={R: {uniform: [0, 9]}, lr: {log_uniform: [0.1, 10]}, C: 2.0}")
+    plan = SimpleNamespace(private=True, batch_size=100, nominal=SampledGaussian(0.1, 3.0))
+    assert _perturbation(experiment, plan) == pytest.approx(1.0 * 3.0 * 2.0 / 100)  # type: ignore[arg-type]
+    assert _perturbation(experiment, None) is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "log", "starts"), [(0.0, 1e-3, False, (1 / 3e3, 2 / 3e3)), (1.0, 27.0, True, (3.0, 9.0))]
+)
+def test_without_a_unit_they_are_at_thirds_of_any_axis(low: float, high: float, log: bool, starts: object) -> None:
+    sampler = UnimodalSampler("x", tolerance=0.1)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    found = [study.ask().suggest_float("x", low, high, log=log) for _ in range(2)]
+    assert found == pytest.approx(starts, rel=1e-3)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from functools import cache
 from itertools import product
+from math import ceil
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from errors_helper import raises_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainables.engine.schedules import noise_split
 from tuner.errors import BudgetRefusedError, InputError, TunerError
 from tuner.experiment import parse_experiment
 from tuner.plan.comparison import comparison
@@ -25,7 +27,7 @@ from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, Tot
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon, max_steps
 from tuner.privacy.accountant.selection import epsilon_selection
-from tuner.report.plan_facts import plan_text, plan_warnings
+from tuner.report.plan_facts import plan_text, plan_warnings, release_facts
 from tuner.study.types import Ask
 from tuner.sweep.settings import plan_hash
 
@@ -280,6 +282,56 @@ def test_protected_scores_have_a_budget_and_a_standard_error() -> None:
     assert few.validation_filter.step_cap == max_steps(SampledGaussian(1.0, 30.0), epsilon=1.0, delta=1e-5)
     with raises_code(BudgetRefusedError, "validation-budget-too-small"):
         planned(*PROTECTED, "dataset.validation.noise=0.5")
+
+
+# -- fewer whole runs than trials -----------------------------------------------------------------------------------
+
+
+def test_full_runs_set_the_noise_and_the_cap() -> None:
+    plan, whole = planned("search.full_runs=2.5"), planned()
+    steps = ceil(2.5 * plan.steps_per_trial)
+    assert plan.training_filter == TotalSteps(plan.nominal, steps)
+    assert plan.nominal.noise_multiplier < whole.nominal.noise_multiplier
+    assert epsilon(plan.nominal, steps, plan.delta) <= plan.epsilon
+    assert epsilon(SampledGaussian(plan.nominal.sample_rate, one_less(plan.nominal.noise_multiplier)), steps,
+                   plan.delta) > plan.epsilon  # fmt: skip
+    assert (plan.full_runs, plan.trials) == (2.5, 6)
+    rows = {row.mode: row.noise_multiplier for row in comparison(plan, full_runs=2.5)}
+    assert rows["full_runs: 2.5"] == plan.nominal.noise_multiplier
+    assert rows["composition"] == whole.nominal.noise_multiplier
+
+
+def test_the_number_of_scores_is_that_of_the_planned_steps() -> None:
+    plan = planned(*PROTECTED, "search.full_runs=2.5")
+    assert plan.validation is not None
+    assert plan.planned_scores == plan.validation.releases - 1 == 10, "four rungs a run, equally spaced"
+
+
+def test_too_few_whole_runs_are_refused_and_auto_takes_what_is_recommended() -> None:
+    with raises_code(InputError, "full-runs-too-small"):
+        planned("search.full_runs=2.2")  # 1 + 5/4
+    plan = planned("search.full_runs=auto")
+    assert plan.rung_wise is not None
+    assert 2.25 <= plan.rung_wise.recommended == plan.full_runs < 6
+    assert plan.rung_wise.reached[-1] >= 1
+    assert plan_from(json.loads(json.dumps(plan.as_dict())), trials=6) == plan
+    assert planned("search.full_runs=6").training_filter == planned().training_filter
+
+
+def test_the_two_releases_of_a_step_with_probes_are_named() -> None:
+    """The cap is that of the same search with another schedule, because a step is charged as one mechanism."""
+    gen = ("search.space={schedule: gen, ema_decay: default}", "privacy.noise_multiplier=4")
+    experiment = parse_experiment(BASE, gen)
+    plan = make_plan(experiment, experiment.dataset_request())
+    facts = dict(release_facts(experiment, plan))
+    split = noise_split(plan.nominal.noise_multiplier, probe_share=0.019)
+    assert {f"{split.gradient:.4g}", f"{split.probe:.4g}", f"{plan.nominal.noise_multiplier:.4g}"} <= set(
+        facts["a step of gen"].replace(",", "").replace(";", "").split()
+    )
+    assert {"noisy probes", "clipping"} <= set(facts)
+    other = parse_experiment(BASE, ("search.space={ema_decay: default}", "privacy.noise_multiplier=4"))
+    assert make_plan(other, other.dataset_request()).training_filter == plan.training_filter
+    assert release_facts(other, plan) == ()
 
 
 # -- comparison -------------------------------------------------------------------------------------------------------

@@ -59,6 +59,16 @@ def test_lines_where_nobody_watches() -> None:
     assert "\x1b" not in text(target)
 
 
+def test_a_paused_trial_is_shown_as_paused_and_has_not_ended() -> None:
+    target = console(terminal=False, width=80)
+    with make(target) as live:
+        live.trial_started(view(0))
+        live.trial_paused(view(0, TrialStatus.PAUSED, step=50, last_score=0.7))
+    assert text(target).splitlines()[-1] == "trial 0 paused at step 50/100"
+    assert "paused" in shown(live.render(), terminal=True)
+    assert "0/4" in shown(live.render(), terminal=True)
+
+
 def test_the_table_shows_every_trial_its_state_the_best_and_the_budget() -> None:
     live = make(console(terminal=True, width=140), note=lambda: "MLflow: 3 waiting")
     with live:

@@ -23,7 +23,7 @@ from search_spaces import (
     parse_space,
 )
 from search_spaces.errors import EXPLANATIONS
-from search_spaces.schedules import CONDITIONAL, KINDS
+from search_spaces.schedules import CONDITIONAL, GEN, KINDS
 from trainables.engine.schedules import SCHEDULE_KEYS, ScheduleSettings, rate_factor
 from trainables.hyperparameters import PRICED
 from trainables.methods import METHODS as TRAINED
@@ -64,6 +64,7 @@ def test_both_ends_of_every_default_domain_make_hyperparameters(method: str, kin
     own = {entry.name.rpartition(".")[2]: "default" for entry in CONDITIONAL if entry.name.split(".")[1] == kind}
     raw: dict[str, Any] = {name: "default" for name in names if not name.startswith("schedule.")}
     raw |= {"schedule": {kind: own} if own else kind, "warmup": "default"}
+    raw |= {"learning_rate": 0.5} if kind == GEN else {}
     chosen = parse_space(raw, method=method).sample(Recorder(place))
     made = from_parameters(method, chosen, batch_size=8, steps=10, noise_multiplier=1.0)
     assert made.learning_rate == chosen["learning_rate"]

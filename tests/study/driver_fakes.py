@@ -102,12 +102,16 @@ class Machine:
         elif action == "next":
             decision = self.driver.next()
             if isinstance(decision, Suggestion):
-                step = self.saved.get(decision.trial_id, 0)
-                self.running[decision.trial_id] = decision, step, step > 0
+                self.placed(decision.trial_id, decision)
         elif self.running:
             trial_id = sorted(self.running)[which % len(self.running)]
             getattr(self, action)(trial_id, *self.running[trial_id])
         self.check()
+
+    def placed(self, trial_id: str, trial: Suggestion) -> None:
+        """A worker begins, from its checkpoint if there is one."""
+        step = self.saved.get(trial_id, 0)
+        self.running[trial_id] = trial, step, step > 0 and step != trial.scored
 
     def rung(self, trial_id: str, trial: Suggestion, step: int, again: bool) -> None:
         """To the next rung, or the score of the checkpoint again."""
@@ -115,7 +119,7 @@ class Machine:
             step = self.saved[trial_id] = self._leased(trial_id, trial, step)
         self.running[trial_id] = trial, step, False
         self._released(trial_id, trial)
-        if not act(self.driver, trial_id, step, {METRIC: 0.5}):
+        if not act(self.driver, trial_id, step, {METRIC: self.score(trial_id, step)}):
             del self.running[trial_id]
 
     def torn(self, trial_id: str, trial: Suggestion, step: int, again: bool) -> None:
@@ -132,8 +136,7 @@ class Machine:
     def lost(self, trial_id: str, trial: Suggestion, step: int, again: bool) -> None:
         """A worker dies and the trial begins again from its checkpoint."""
         if self.driver.restarted(trial_id):
-            saved = self.saved.get(trial_id, 0)
-            self.running[trial_id] = trial, saved, saved > 0
+            self.placed(trial_id, trial)
         else:
             del self.running[trial_id]
 
@@ -157,8 +160,12 @@ class Machine:
         assert self.ledger.committed() <= self.ledger.cap
         assert self.ledger.released() + sum(each.releases for each in held.values()) <= self.ledger.score_cap
         for trial_id, (trial, step, again) in self.running.items():
-            scores = again + sum(rung > step for rung in trial.shape.rungs)
-            assert held[trial_id] == Held(trial.shape.steps - step, scores if trial.shape.releases else 0)
+            until = self.driver.reserved_until(trial_id)
+            scores = again + sum(step < rung <= until for rung in trial.shape.rungs)
+            assert held[trial_id] == Held(until - step, scores if trial.shape.releases else 0)
+
+    def score(self, trial_id: str, step: int) -> float:
+        return 0.5
 
     def complete(self) -> None:
         """Go on until the driver stops: then all is settled and every trial has ended."""

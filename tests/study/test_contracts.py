@@ -32,7 +32,7 @@ TWO = Unimodality(
 GRID: dict[str, list[object]] = {
     "rate": [0.1, 0.5], "samples": [1, 4, 16], "kind": ["a", "b"], "radius": [0.0, 10.0], "decay": [1.0]
 }  # fmt: skip
-RESUMES = ("grid", "unimodal")
+RESUMES = ("grid", "unimodal", "surrogate")
 """Samplers whose proposals follow from the study and the trial's number alone."""
 SAMPLERS = [*((name, ONE) for name in names.SAMPLERS), ("unimodal", TWO)]
 PRUNERS = [*((name, ONE) for name in names.PRUNERS), ("unimodal", TWO)]
@@ -121,7 +121,7 @@ def test_those_of_one_parameter_answer_too_and_a_plain_sampler_has_default_answe
     assert isinstance(UnimodalPruner("R", tolerance=0.01), protocols.StudyPruner)
     study = study_of()
     sampler, pruner = protocols.sampler_of(study), protocols.pruner_of(study)
-    assert (sampler.points, sampler.draws_whole, sampler.wants_left) == (None, False, False)
+    assert (sampler.points, sampler.draws_whole) == (None, False)
     assert (sampler.waits(study), sampler.is_over(study), sampler.best(study)) == (False, False, None)
     assert sampler.ranked(study) == sampler.curve_models() == pruner.curve_models() == ()
     trial = study.ask()
@@ -163,6 +163,7 @@ def test_a_resumed_search_proposes_as_one_that_was_not_interrupted(name: str, ab
         assert Mixed().sample(OptunaSuggest(parts.ask())) == proposed
 
 
+@pytest.mark.filterwarnings("ignore:.*trials run at a time")
 @pytest.mark.parametrize(("name", "about"), SAMPLERS)
 def test_odd_scores_failures_and_running_trials_stop_no_sampler(name: str, about: Unimodality) -> None:
     """The lowest score is that of a loss in single precision."""

@@ -148,22 +148,6 @@ def test_a_sampler_that_waits_is_heard_while_a_trial_runs_and_never_else() -> No
     assert started(again).number == 2, "the control"
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_the_sampler_is_told_how_many_whole_trials_are_left(path: str) -> None:
-    ledger = MemoryLedger("", cap=int(3.5 * STEPS))
-    study = make_study(10.0, 20.0, 30.0)
-    driver = make_driver(study, ledger, trials=10, **PATHS[path])
-    for _ in range(3):
-        run_through(driver, ledger, started(driver))
-    assert study.sampler.lefts == [3.0, 2.0, 1.0]
-    assert driver.next().reason is StopReason.BUDGET
-    by_number = make_study(10.0)
-    free = make_driver(by_number, None, trials=2)
-    run_through(free, None, started(free))
-    started(free)
-    assert by_number.sampler.lefts == [2.0, 1.0]
-
-
 # -- why ---------------------------------------------------------------------------------------------------------------
 
 

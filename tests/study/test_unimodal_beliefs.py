@@ -12,13 +12,13 @@ from tuner.study.unimodal.inference.picture import picture
 from tuner.study.unimodal.inference.records import ALONE, Context, Record, Seen, Standing
 
 AXIS = ParameterAxis(0.0, 100.0)
-RULES = Rules(axis=AXIS, tolerance=0.2)
+RULES = Rules(axis=AXIS, tolerance=0.2, sure=0.99)
 OTHER = Context((("a", 0.3),))
-RADII = (10.0, 30.0, 22.0, 50.0, 28.0)
+RADII = (10.0, 30.0, 22.0, 50.0, 28.0, 0.0, 100.0)
 
 
 def beliefs(rules: Rules = RULES, *, running: tuple[float, ...] = ()) -> Beliefs:
-    """After five complete trials of a noisy curve whose top is near R = 30, and some that have said nothing."""
+    """After complete trials of a noisy curve whose top is near R = 30, and some that have said nothing."""
     random = np.random.default_rng(2)
     records, trials = [], []
     for number, radius in enumerate(RADII):

@@ -10,8 +10,8 @@ from optuna.samplers import RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, create_trial
 
-from tuner.study.unimodal.inference.gaussian_process import fit
-from tuner.study.unimodal.inference.records import Context, Record, Seen
+from tuner.study.unimodal.inference.posterior import fit
+from tuner.study.unimodal.inference.records import Context, Record
 from tuner.study.unimodal.pruner import UnimodalPruner
 from tuner.study.unimodal.sampler import UnimodalSampler
 
@@ -32,7 +32,7 @@ def test_a_level_is_learned_beside_the_curve_and_the_curve_is_shared() -> None:
     noise = np.random.default_rng(3).normal(0, 0.02, 6).tolist()
     known = [Record(n / 5, 1.0, curve(n / 5) + luck, n, near) for n, luck in enumerate(noise)]
     known.append(Record(0.2, 1.0, curve(0.2) + 3.0, 99, far))
-    found = fit(Seen.of(known, ()), tolerance=0.2).mean(GRID, [near, far])
+    found = fit(known, 0.2).mean(GRID, [near, far])
     assert abs(GRID[found[0].argmax()] - 0.6) < 0.1
     assert abs(GRID[found[1].argmax()] - 0.6) < 0.2
     assert float((found[1] - found[0])[GRID < 0.5].mean()) == pytest.approx(3.0, abs=0.8)
@@ -66,7 +66,7 @@ def asked(study: Study, **values: float) -> FrozenTrial:
 
 @pytest.mark.parametrize("rate", [0.1, 1.0])
 def test_a_radius_is_proposed_for_the_learning_rate_of_its_trial(rate: float) -> None:
-    study, rules = scaled_study(), {"tolerance": 0.2, "last_step": 9, "audits": 0}
+    study, rules = scaled_study(), {"tolerance": 0.2, "last_step": 9}
     sampler = UnimodalSampler("R", scales=("learning_rate",), base=RandomSampler(seed=0), **rules)
     found = float(sampler.sample_independent(study, asked(study, learning_rate=rate), "R", SPACE["R"]))
     assert 1.5 < found * rate < 6.0

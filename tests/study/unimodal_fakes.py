@@ -35,22 +35,14 @@ class Line:
 class Radii(RandomSampler, StudySampler):
     """Proposes these in turn, and says what it is told to say."""
 
-    wants_left = True
-    left: float | None = None
-
     def __init__(self, *radii: float) -> None:
         super().__init__(seed=0)
         self.radii = radii
         self.over = self.waiting = False
         self.order: tuple[int, ...] = ()
-        self.lefts: list[float | None] = []
 
     def sample_independent(self, study, trial, param_name, param_distribution):  # noqa: ANN001, ANN201 - Optuna's
-        self.lefts.append(self.left)
         return self.radii[trial.number % len(self.radii)]
-
-    def tell_left(self, left: float | None) -> None:
-        self.left = left
 
     def waits(self, study: Study) -> bool:
         return self.waiting

@@ -223,6 +223,7 @@ VARIANTS = (
     {"optimizer": "adam", "method": "dplis", "parameters": {"smoothing_samples": 2}},
     {"private": False, "noise_seed": 2},
     {"parameters": {"ema_decay": 0.9, "clipping": "automatic"}},
+    {"parameters": {"schedule": "gen", "clipping": "automatic", "schedule.warmup": 0.2}, "momentum": 0.5},
     {"optimizer": "adam", "precision": "bfloat16", "parameters": {"ema_decay": 0.5, "clipping": "per_layer"}},
 )
 
@@ -349,3 +350,24 @@ def test_a_sealed_run_that_is_made_again_is_the_same_run(make_spec: MakeSpec) ->
     assert not torch.equal(trained(replace(sealed, replay_key=bytes(32))), once)
     assert not torch.equal(trained(spec), trained(spec))
     assert "replay_key" not in repr(sealed)
+
+
+def test_a_training_takes_the_weights_of_a_checkpoint_and_nothing_else_of_it(
+    trained: Trained, make_spec: MakeSpec, tmp_path: Path
+) -> None:
+    first = trained(20)
+    first.save(tmp_path / "step-00000020.pt")
+    start = str(tmp_path / "step-00000020.pt")
+    second = PrivateTraining(make_spec(noise_multiplier=0.5, steps=40, initial=start), CountingCharge())
+    assert torch.equal(raw(second), raw(first))
+    assert (second.step, second.noise_draws) == (0, 0)
+    mine, other = second.state_dict()["secret"], first.state_dict()["secret"]
+    assert not torch.equal(mine["key"], other["key"]), "the noise has a key of its own"
+    second.run_to(40)
+    second.save(tmp_path / "step-00000040.pt")
+    again = PrivateTraining(make_spec(noise_multiplier=0.5, steps=40), CountingCharge(leases=[40]))
+    again.load(tmp_path / "step-00000040.pt")
+    assert torch.equal(raw(again), raw(second)), "a checkpoint of the run needs the start no more"
+    Path(start).write_bytes(b"torn")
+    with raises_code(InfrastructureError, "checkpoint-damaged"):
+        PrivateTraining(make_spec(initial=start), CountingCharge())

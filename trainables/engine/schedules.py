@@ -1,4 +1,8 @@
-"""Learning-rate schedules: at each step, the learning rate is multiplied by a factor. A schedule costs no privacy."""
+"""Learning-rate schedules: at each step, the learning rate is multiplied by a factor.
+
+A schedule costs no privacy, except `gen`, whose rate comes from a private release (`trainables.engine.gen`). It takes a
+public share of the step's budget.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from search_spaces.schedules import CONDITIONAL, WARMUP, kind_of
+from search_spaces.schedules import CONDITIONAL, GEN, WARMUP, kind_of
 from trainables.checks import refuse_illegal, value_problem
 from trainables.errors import HyperparameterError
 
-__all__ = ["SCHEDULE_KEYS", "ScheduleSettings", "rate_factor"]
+__all__ = ["PROBE_SHARE", "SCHEDULE_KEYS", "NoiseSplit", "ScheduleSettings", "noise_split", "rate_factor"]
+
+PROBE_SHARE: Final = 0.019
+"""Default share of the probes. It increases the noise of the gradients by 0.96 %."""
+
+_ROUNDED_UP: Final = 1.0 + 2.0**-40  # so that no rounding makes the two releases cost more than was charged
 
 SCHEDULE_KEYS: Final[Mapping[str, tuple[str | None, str]]] = {
     parameter.name: (kind_of(parameter.name), parameter.name.removeprefix("schedule.").replace(".", "_"))
@@ -32,6 +41,7 @@ class ScheduleSettings:
         inverse_time_decay: number a of at least 0. The rate at the end is the full rate divided by 1 + a.
         exponential_final: rate at the end divided by the full rate, in (0, 1].
         cosine_final: rate at the end divided by the full rate, in [0, 1].
+        gen_probe_share: share of a step's squared privacy loss that the loss probes take, in (0, 1).
     """
 
     kind: str = "constant"
@@ -41,6 +51,12 @@ class ScheduleSettings:
     inverse_time_decay: float = 3.0
     exponential_final: float = 0.1
     cosine_final: float = 0.0
+    gen_probe_share: float = PROBE_SHARE
+
+    @property
+    def probe_share(self) -> float | None:
+        """Share of the loss probes; None if the steps have no probes."""
+        return self.gen_probe_share if self.kind == GEN else None
 
     def __post_init__(self) -> None:
         refuse_illegal("schedule", self.kind)
@@ -49,8 +65,36 @@ class ScheduleSettings:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class NoiseSplit:
+    """Noise of the releases of one step, each in units of its own sensitivity.
+
+    Attributes:
+        gradient: noise multiplier of the clipped sum of gradients.
+        probe: noise multiplier of the loss probes, or None for a step without probes.
+    """
+
+    gradient: float
+    probe: float | None = None
+
+
+def noise_split(noise_multiplier: float, *, probe_share: float | None) -> NoiseSplit:
+    """Divide the charged noise multiplier σ of a step among its releases. A step without probes has one release.
+
+    With the share p of the probes, the gradient gets σ_g = σ/√(1 - p), and the probes get σ_l = σ/√p. Then
+    σ_g⁻² + σ_l⁻² = σ⁻², and both releases of one Poisson sample are together as private as one Gaussian release with σ
+    (docs/guarantees.md). Both are rounded up.
+    """
+    if probe_share is None:
+        return NoiseSplit(gradient=noise_multiplier)
+    up = noise_multiplier * _ROUNDED_UP
+    return NoiseSplit(gradient=up / math.sqrt(1.0 - probe_share), probe=up / math.sqrt(probe_share))
+
+
 def rate_factor(settings: ScheduleSettings, step: int, total_steps: int) -> float:
     """Return the factor in [0, 1] that multiplies the learning rate at `step`. Steps are counted from 0.
+
+    With `gen`, it multiplies the rate that the probes set, and only warm-up changes it.
 
     Warm-up takes the first w = ceil(warmup · total_steps) steps, with the factor (step + 1) / (w + 1). After the
     warm-up, the schedule starts with the factor 1.
@@ -60,7 +104,7 @@ def rate_factor(settings: ScheduleSettings, step: int, total_steps: int) -> floa
         return (step + 1) / (warmup_steps + 1)
     step, steps = step - warmup_steps, max(1, total_steps - warmup_steps)
     match settings.kind:
-        case "constant":
+        case "constant" | "gen":
             return 1.0
         case "step":
             period = max(1, round(settings.step_every * steps))  # whole steps, so that rounding moves no drop

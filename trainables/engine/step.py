@@ -14,12 +14,14 @@ from trainables.checks import value_problem
 from trainables.engine.augmentation import RandomViews
 from trainables.engine.batches import BatchSum, part_samples
 from trainables.engine.clip import CLIPPINGS
+from trainables.engine.gen import LossProbes
 from trainables.engine.noise import add_noise
 from trainables.engine.objective import Objective, Plain, Points
 from trainables.engine.per_sample import IGNORED, PerSampleSource
 from trainables.engine.postprocess import Postprocess, unchanged
 from trainables.engine.random import Generator
 from trainables.engine.sampling import poisson_batch, user_records
+from trainables.engine.schedules import NoiseSplit, noise_split
 from trainables.engine.sums import blocks_for, full_float32
 from trainables.engine.update import Update, decoupled_decay
 from trainables.errors import GateError, HyperparameterError
@@ -33,6 +35,7 @@ _LEGAL: Final[Mapping[str, Limits | Words]] = {
     "expected_batch_size": Limits(low_open=True),
     "clipping": Words(CLIPPINGS),
 }
+_PROBE_SHARE: Final = Limits(high=1.0, low_open=True, high_open=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +45,17 @@ class Mechanism:
     Formal guarantee: under add/remove-one adjacency of samples, a step is a Gaussian mechanism with sensitivity
     max_grad_norm and noise of standard deviation noise_multiplier · max_grad_norm, Poisson-subsampled at sample_rate.
     The noised sum is divided by a public number. If rounding may increase the sensitivity, the noise is increased by
-    the same factor (`trainables.engine.sums`). A sample is one record, or all training records of one user.
+    the same factor (`trainables.engine.sums`). With a `probe_share`, a step makes two Gaussian releases on one Poisson
+    sample, which together reveal no more than this one (`noise_split`). A sample is one record, or all training
+    records of one user.
 
     Attributes:
         sample_rate: probability with which each sample independently enters a batch, in (0, 1].
-        noise_multiplier: standard deviation of the noise divided by max_grad_norm; 0 is not private.
+        noise_multiplier: charged noise of the step, in units of its sensitivity; 0 is not private.
         max_grad_norm: clipping norm C.
         expected_batch_size: b. The noised sum of every batch is divided by b.
         clipping: how each sample is clipped to length C, one of CLIPPINGS. All of them have the sensitivity C.
+        probe_share: share of the loss probes in the step's squared privacy loss, or None without probes.
 
     Raises:
         HyperparameterError: a value is illegal.
@@ -60,14 +66,21 @@ class Mechanism:
     max_grad_norm: float
     expected_batch_size: float
     clipping: str = "flat"
+    probe_share: float | None = None
 
     def __post_init__(self) -> None:
-        HyperparameterError.raise_any(value_problem(name, getattr(self, name), legal) for name, legal in _LEGAL.items())
+        legal = {**_LEGAL} if self.probe_share is None else {**_LEGAL, "probe_share": _PROBE_SHARE}
+        HyperparameterError.raise_any(value_problem(name, getattr(self, name), each) for name, each in legal.items())
+
+    @property
+    def noise(self) -> NoiseSplit:
+        """Noise of the step's releases, which together cost what `noise_multiplier` costs."""
+        return noise_split(self.noise_multiplier, probe_share=self.probe_share)
 
     @property
     def noise_scale(self) -> float:
-        """Standard deviation of the noise on the sum, per coordinate: noise_multiplier · C."""
-        return self.noise_multiplier * self.max_grad_norm
+        """Standard deviation of the noise on the sum, per coordinate: its noise multiplier · C."""
+        return self.noise.gradient * self.max_grad_norm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +113,10 @@ class PrivateStep:
     """Private steps of a training. The caller must charge for each step before it is taken.
 
     Attributes:
-        noise_draws: number of times that noise was added, equal to the number of steps taken.
+        noise_draws: number of times that noise was added to a sum of gradients, equal to the number of steps taken.
+
+    Raises:
+        GateError: the noise of the probes is not the one that the mechanism charges.
     """
 
     def __init__(
@@ -112,7 +128,14 @@ class PrivateStep:
         update: Update,
         secret: Generator,
         public: torch.Generator,
+        probes: LossProbes | None = None,
     ) -> None:
+        if (None if probes is None else probes.noise_multiplier) != mechanism.noise.probe:
+            raise GateError(
+                "probes-not-charged",
+                f"The noise of the loss probes must be {mechanism.noise.probe!r}, as the mechanism charges.",
+            )
+        self._probes = probes
         self._mechanism = mechanism
         self.noise_draws = 0
         self._stages = stages
@@ -135,7 +158,7 @@ class PrivateStep:
             theta: θ, shape (d,).
             inputs: ALL training inputs, shape (n, *input_shape).
             targets: labels, shape (n, ...). With `users`, they must be int64 of shape (n,).
-            learning_rate: η of this step.
+            learning_rate: η of this step. With probes, that of the last step, times the warm-up's factor of this step.
             users: indices of each user's records, shape (U, m), with -1 if a user has fewer than m records. A sample is
                 then a user. None if a sample is a record.
         """
@@ -152,12 +175,23 @@ class PrivateStep:
         size = 1 if users is None else users.shape[1]
         most = part_samples(inputs, copies=size * self._views)
         whole = len(batch) <= most
-        parts = map(gather, (batch,) if whole else torch.split(batch, most))
-        gradient = self._gradient(theta, parts, whole=whole, learning_rate=learning_rate, records_per_sample=size)
-        direction = self._update.direction(self._stages.postprocess(gradient))
-        return decoupled_decay(
-            theta, direction, learning_rate=learning_rate, weight_decay=self._stages.decoupled_weight_decay
+        split = (batch,) if whole else torch.split(batch, most)
+        gradient = self._gradient(
+            theta, map(gather, split), whole=whole, learning_rate=learning_rate, records_per_sample=size
         )
+        direction = self._update.direction(self._stages.postprocess(gradient))
+        decoupled = self._stages.decoupled_weight_decay
+        if self._probes is not None:
+            last = self._probes.rate
+            rate = self._probes.probe(
+                theta,
+                torch.add(direction, theta, alpha=decoupled) if decoupled else direction,
+                map(gather, split),
+                copies=size,
+                weight_decay=decoupled or self._stages.weight_decay_before_clipping,
+            )
+            learning_rate *= rate / last
+        return decoupled_decay(theta, direction, learning_rate=learning_rate, weight_decay=decoupled)
 
     def private_gradient(self, theta: Tensor, inputs: Tensor, targets: Tensor, *, learning_rate: float) -> Tensor:
         """Return g̃ = (1/b)(Σ_i ḡ_i + N(0, noise_multiplier²·C²·I)), shape (d,), for a given batch.
@@ -193,6 +227,8 @@ class PrivateStep:
             Exception: whatever the model or the machine raises. It does not depend on a record.
         """
         self._sum(Points(centre=theta)).joint(inputs, targets, copies=1, blocks=None)
+        if self._probes is not None:
+            self._probes.rehearse(theta, inputs, targets)
 
     @property
     def _views(self) -> int:

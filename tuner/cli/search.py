@@ -100,7 +100,7 @@ def tune_train(file: str, overrides: tuple[str, ...], out: Path | None, **run: A
     "--by",
     type=click.Choice(["curve", "score"]),
     help="Choose the trial by its score (default) or by the fitted curve. The curve needs a unimodal search whose "
-    "assumption of a single maximum was not rejected.",
+    "assumption of a single maximum was not rejected. The default is the committed run if one follows the search.",
 )
 @storage_option
 @data_option

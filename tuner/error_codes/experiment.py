@@ -44,6 +44,17 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "rungs, or a list of increasing fractions of the trial's steps. The last fraction must be 1.",
         "domain-outside-space": "This key takes a single value. To search over a range or several values, write them "
         "under `search.space`.",
+        "commit-needs-composition": "A committed run follows trials whose scores are seen, so it needs `accounting: "
+        "composition`. A sealed search hides its trials, and a public search already ends with one charged run.",
+        "commit-with-full-runs": "`search.commit` and `search.full_runs` are two ways to plan one budget, and are not "
+        "built together. Remove one of the two keys.",
+        "commit-priced-searched": "With a committed run, all trials have one batch size, number of epochs and noise. "
+        "The budget is one quota of steps for the trials and one for the committed run.",
+        "commit-noise-given": "With a committed run, the noise of the trials and of the committed run is calibrated "
+        "together, so that the share of the trials is the one in the file. Leave the noise at auto.",
+        "commit-cap": "A committed run needs a coupon book, which is a quota of steps for each of the two noises.",
+        "commit-share-too-small": "The trials would have so much noise that their scores would say nothing. Raise "
+        "`search.commit.share`, or plan fewer trials.",
         "block-invalid": "`dataset.block` names blocks of a table of your own, whose file has the array "
         "`block_train`. A shipped data set has no blocks.",
         "block-of-users": "A user may have records in several blocks, so blocks bound nothing for a user. Use the "
@@ -92,6 +103,12 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "metric-not-validation": "A search may use validation scores only. The test set is scored once, at export. "
         "Scores on training records would reveal facts about them.",
         "metric-direction": "An accuracy must be maximised, and a loss must be minimised.",
+        "full-runs-above-trials": "`search.full_runs` is the number of whole runs of steps that all trials take "
+        "together. Write at most `search.trials`, or auto.",
+        "full-runs-needs-composition": "Only an open, private search charges steps rung by rung. Remove "
+        "`search.full_runs`, or write `accounting: composition` and `private: true`.",
+        "full-runs-too-small": "The planned steps must hold one whole run, and the first steps of every other trial. "
+        "Raise `search.full_runs`, plan fewer trials, or let trials report earlier with `search.rungs`.",
         "promotion-needs-rungs": "Each level (value in the list `promote`) needs a rung of its own. Raise "
         "`search.rungs`.",
         "priced-value-fixed": "The search space gives a single value to a parameter that affects the budget. Write the "
@@ -137,9 +154,9 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "the unimodal sampler, or choose another value of `when_sure`.",
         "when-sure-sealed": "A sealed search must not stop early or repeat trials because of scores. Either would "
         "reveal its number of runs.",
-        "replicate-with-runs": "`when_sure: replicate` compares complete runs, but the pruner's option `runs` stops "
-        "some runs early. Remove the option, or write `when_sure: stop`.",
         "grid-too-large": "The grid has too many points. Lower `points`, or search fewer parameters.",
+        "sampler-space-missing": "The surrogate sampler needs the search space. In Python, pass `space` to "
+        "`make_sampler`. A search from an experiment file always has one.",
         "grid-values-missing": "A grid search needs a search space with at least one value for each parameter.",
         "option-invalid": "The sampler or pruner refuses its options. docs/experiment.md lists the options.",
         "promotion-rungs": "A trial needs at least as many rungs as levels (values in the list `promote`). Raise "

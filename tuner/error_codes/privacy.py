@@ -51,6 +51,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "steps-not-leased": "A trial reports more steps than were charged, so the guarantee of its search does not "
         "hold. Please report this as a bug.",
         "trial-unknown": "The trial has reserved nothing in the ledger, so it cannot be settled.",
+        "rung-not-finished": "A trial reserves the steps of its next rung only after it has taken all that it had "
+        "reserved. Please report this as a bug.",
         "trial-settled": "The trial has ended and its unused steps were freed, so it can charge nothing more. Start a "
         "new trial.",
         "search-not-open": "Only an open search can be charged. Resume it, or start a new one.",

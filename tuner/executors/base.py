@@ -89,11 +89,13 @@ class Executor(Protocol):
 
 
 def act(driver: StudyDriver, trial_id: str, step: int, metrics: dict[str, float]) -> bool:
-    """Report a rung's scores to the driver and return whether the trial continues. If not, finish the trial."""
+    """Report a rung's scores to the driver and return whether the trial continues. If not, it is finished or paused."""
     steps = driver.shape_of_trial(trial_id).steps
     decision = driver.report(trial_id, step, metrics)
     if decision is Decision.CONTINUE and step < steps:
         return True
+    if decision is Decision.PAUSE:  # the driver keeps it, and its checkpoint is on the disk
+        return False
     outcome = {
         Decision.CONTINUE: TrialStatus.COMPLETE,
         Decision.PRUNE: TrialStatus.PRUNED,
@@ -105,8 +107,11 @@ def act(driver: StudyDriver, trial_id: str, step: int, metrics: dict[str, float]
 
 
 def lose(driver: StudyDriver, setup: TrialSetup, trial_id: str, why: str) -> None:
-    """End a trial as LOST because the infrastructure failed, or raise a TunerError if the sweep must stop."""
-    if setup.stops_when_lost:
+    """End a trial as LOST because the infrastructure failed, or raise a TunerError if the sweep must stop.
+
+    The sweep also stops if the trial is the committed run, which is never started twice. A resume continues it.
+    """
+    if setup.stops_when_lost or driver.is_committed(trial_id):
         raise TunerError("trial-lost", f"The infrastructure failed: {why}")
     driver.finish(trial_id, outcome=TrialStatus.LOST, steps_taken=driver.step_of(trial_id), reason=why)
 

@@ -43,6 +43,8 @@ def _run_trial(driver: StudyDriver, suggestion: Suggestion, setup: TrialSetup) -
         folder=setup.folder,
         trial_id=suggestion.trial_id,
         rung_steps=suggestion.shape.rungs,
+        saves=suggestion.shape.stops,
+        scored=suggestion.scored,
     )
     while True:
         try:

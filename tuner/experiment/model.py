@@ -161,8 +161,11 @@ class Experiment(Section):
         )
 
     def with_noise(self, noise_multiplier: float) -> Experiment:
-        """Return a copy with the given noise multiplier, or this experiment unchanged if the noise is searched."""
-        if "noise_multiplier" in self.search.space:
+        """Return a copy with the given noise multiplier.
+
+        If the noise is searched, or a committed run has a second noise, the experiment is returned unchanged.
+        """
+        if "noise_multiplier" in self.search.space or self.search.commit is not None:
             return self
         privacy = PrivacySection.model_validate({**self.privacy.model_dump(), "noise_multiplier": noise_multiplier})
         return self.model_copy(update={"privacy": privacy})

@@ -12,6 +12,7 @@ from tuner.experiment.values import (
     Count,
     Finite,
     Fraction,
+    FullRuns,
     Noise,
     Order,
     Positive,
@@ -28,6 +29,7 @@ from tuner.study.types import WhenSure
 from tuner.study.unimodal.options import component
 
 __all__ = [
+    "CommitSection",
     "Component",
     "DatasetSection",
     "ExportedFromSection",
@@ -190,16 +192,47 @@ class MetricSection(Section):
     mode: Literal["max", "min"] = "max"
 
 
+class CommitSection(Section):
+    """Division of the budget between short, noisy trials and one committed run, whose model is released.
+
+    Attributes:
+        share: share of the squared privacy loss (the μ² of Gaussian differential privacy) that the trials may use.
+        length: steps of a trial, as a fraction of the steps of the committed run.
+        start: weights from which the committed run starts. `scratch` is the public initialisation, and `best_trial` is
+            the last checkpoint of the best trial.
+    """
+
+    share: Fraction = 0.1
+    length: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.25
+    start: Literal["scratch", "best_trial"] = "scratch"
+
+
+def _commit(value: object) -> object:
+    """Accept a number as the share, because a file may contain only the share."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if not 0 < value < 1:
+            fix = "Write for example 0.1: a tenth of the budget for the trials, the rest for the committed run."
+            raise broken("value-out-of-range", "must be above 0 and below 1", fix)
+        return {"share": float(value)}
+    return value
+
+
 class SearchSection(Section):
     """Settings that choose and stop trials. `space` is the file's text, and `Experiment.space` is the parsed space.
+
+    With `commit`, the trials are short and noisy, and one run with the chosen configuration follows and is released.
 
     `public` names the PUBLIC records of a search with `accounting: public`.
 
     `when_sure` says what happens when a complete trial is very probably near the best possible one: `go_on` continues
     the search, `stop` ends it and saves the remaining budget, and `replicate` repeats the best two configurations.
+
+    `full_runs` is the number of whole runs of steps for which the budget is planned. Trials then reserve rung by rung
+    and pause at rungs. Without it, the budget is planned for all trials, each trained to its end.
     """
 
     trials: Count = 20
+    full_runs: FullRuns = None
     sampler: Annotated[Component, BeforeValidator(_component)] = Component(name="tpe")
     pruner: Annotated[Component, BeforeValidator(_component)] = Component(name="none")
     rungs: Rungs = 5
@@ -207,6 +240,7 @@ class SearchSection(Section):
     metric: MetricSection = MetricSection()
     public: RecordsSection | None = None
     when_sure: WhenSure = "go_on"
+    commit: Annotated[CommitSection | None, BeforeValidator(_commit)] = None
 
     @property
     def unimodal_parts(self) -> tuple[str, ...]:

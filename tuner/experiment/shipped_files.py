@@ -47,7 +47,7 @@ search:
   space:                              # a number, `default`, or {{uniform: [a, b]}}, {{log_uniform: …}}, {{choice: […]}}
     smoothing_radius: {{log_uniform: [1, 40]}}
     smoothing_samples: 3              # K; {{promote: [1, 3]}} raises it within a trial
-    learning_rate: {{log_uniform: [0.05, 2.0]}}
+    learning_rate: default            # around what the shipped prior recommends for this noise; docs/prior.md
     schedule: {{choice: [constant, cosine]}}
   metric: {{name: validation_accuracy, mode: max}}
 resources: {{concurrent_trials: 2, cpus_per_trial: 1, gpus_per_trial: 0}}

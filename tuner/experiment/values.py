@@ -19,6 +19,7 @@ __all__ = [
     "Count",
     "Finite",
     "Fraction",
+    "FullRuns",
     "Noise",
     "Order",
     "Positive",
@@ -91,6 +92,15 @@ def _at_most(value: object) -> object:
     raise broken("value-not-allowed", rule, "With auto, the probability of more runs costs 1 % of delta.")
 
 
+def _full_runs(value: object) -> object:
+    if value is None or value == "auto" or (is_number(value) and value >= 1):
+        return float(value) if is_number(value) else value
+    rule = (
+        "must be auto, or a number from 1 to `search.trials`: the number of whole runs of steps that the search takes"
+    )
+    raise broken("value-not-allowed", rule, "auto takes the number that `tune plan` recommends.")
+
+
 def _rungs(value: object) -> object:
     if isinstance(value, list | tuple):
         rising = all(is_number(entry) and 0 < entry <= 1 for entry in value) and list(value) == sorted(set(value))
@@ -122,6 +132,7 @@ Word = Annotated[str, Field(min_length=1)]
 UserKey = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 """Public name of what divides records among users. A card and the ledger show it on one line."""
 AtMost = Annotated[Literal["auto"] | int, BeforeValidator(_at_most)]
+FullRuns = Annotated[Literal["auto"] | float | None, BeforeValidator(_full_runs)]
 Noise = Annotated[Literal["auto"] | float | dict[str, Any], BeforeValidator(_noise)]
 Order = Annotated[
     Literal["auto"] | float,

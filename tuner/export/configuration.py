@@ -28,7 +28,7 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial, *, 
     from tuner.experiment.yamlfile import dump
     from tuner.privacy.accountant.pld import epsilon
 
-    shape = plan.shape_of(best.parameters)
+    shape = plan.shape_of(best.parameters, committed=best.committed)
     mechanism = mechanism_of(shape)
     cost = epsilon(mechanism, shape.steps, plan.delta)
     values = experiment.model_dump(mode="json", by_alias=True)
@@ -39,6 +39,8 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial, *, 
     values["trainable"]["batch_size"] = shape.batch_size
     if "epochs" in plan.priced:
         values["trainable"]["epochs"] = best.parameters["epochs"]
+    if plan.commit is not None and not best.committed:
+        values["trainable"]["epochs"] *= plan.commit.length
     privacy = {"epsilon": _round_up(cost), "noise_multiplier": mechanism.noise_multiplier, "accounting": "composition"}
     values["privacy"] |= {**privacy, "cap": "auto", "order": "auto"}
     values["privacy"].pop("runs")
@@ -46,9 +48,18 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial, *, 
         # One trial releases few scores, so their noise is calibrated again for the smaller number.
         values["dataset"]["validation"] |= {"epsilon": None, "delta": None, "noise": "auto"}
     space = {name: value for name, value in best.parameters.items() if name not in plan.priced}
-    one: dict[str, object] = {"trials": 1, "sampler": "random", "pruner": "none", "when_sure": "go_on"}
+    one: dict[str, object] = {
+        "trials": 1,
+        "full_runs": None,
+        "commit": None,
+        "sampler": "random",
+        "pruner": "none",
+        "when_sure": "go_on",
+    }
     values["search"] |= one | {"space": space, "public": None}
-    if plan.priced and (fractions := rungs_of_levels(space, rungs=plan.rungs, steps=shape.steps)):
+    if (plan.priced or plan.commit is not None) and (
+        fractions := rungs_of_levels(space, rungs=plan.rungs, steps=shape.steps)
+    ):
         # Trials of another length have other rung steps; K must grow at the same steps as before.
         values["search"]["rungs"] = fractions
     values["resources"]["concurrent_trials"] = 1
@@ -58,6 +69,8 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial, *, 
         f"{values['privacy']['epsilon']:g} on the data.\n"
         "# The exported model needs no new charge, because the search paid for it.\n"
     )
+    if best.committed and plan.commit is not None and plan.commit.start == "best_trial":
+        head += "# This run started from the weights of a trial of the search. A new one starts from the beginning.\n"
     if best.why:
         head += f"# Chosen: {best.why}.\n"
         if best.by == "score":

@@ -34,6 +34,7 @@ class ExportedTrial:
         trained: False if no run of a sealed search ended with a score. The model is then the initial one.
         by: the rule that chose the trial; None for a sealed search.
         why: the reason for the choice if the score and the fitted curve prefer different trials; otherwise empty.
+        committed: whether it is the committed run that followed the search.
     """
 
     id: str
@@ -45,6 +46,7 @@ class ExportedTrial:
     trained: bool = True
     by: By | None = None
     why: str = ""
+    committed: bool = False
 
 
 def trial_to_export(
@@ -65,6 +67,12 @@ def trial_to_export(
     trials = read_trials(study, mode=experiment.search.metric.mode, steps_planned=plan.steps_per_trial)
     chosen = choose_winner(study, trials, experiment, by=by)
     if chosen is None:
+        if plan.commit is not None and by is None:
+            raise InputError(
+                "no-complete-trial",
+                f"The committed run of {sweep.id} is not complete, and only that run is exported. To export the best "
+                f"trial of the search instead, which has more noise, add `--by score`. See: tune show {sweep.id}",
+            )
         raise InputError("no-complete-trial", f"{sweep.id} has no complete trial to export. See: tune show {sweep.id}")
     if by == "curve" and chosen.by != by:
         raise _no_curve(sweep)
@@ -84,6 +92,7 @@ def trial_to_export(
         checkpoint=path,
         by=chosen.by,
         why=chosen.why,
+        committed=best.committed,
     )
 
 

@@ -113,7 +113,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     if not charged.charged_whole:
         require_charged(charged, best.id, best.number, training.step)
     validation = {} if best.score is None else {experiment.search.metric.name: best.score}
-    shape = plan.shape_of(best.parameters)
+    shape = plan.shape_of(best.parameters, committed=best.committed)
     facts = CardFacts(
         search=sweep.id,
         winner=best.id,
@@ -209,7 +209,13 @@ def _load(experiment: Experiment, request: DatasetRequest, plan: Plan, best: Exp
 
     find_own_model(experiment)
     spec = training_spec(
-        experiment, request, plan, parameters=dict(best.parameters), number=best.number or 0, seed=best.seed
+        experiment,
+        request,
+        plan,
+        parameters=dict(best.parameters),
+        number=best.number or 0,
+        seed=best.seed,
+        committed=best.committed,
     )
     if plan.mode.runs_hidden:
         require_trained(best.checkpoint, spec, trained=best.trained)

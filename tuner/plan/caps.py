@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tuner.errors import BudgetRefusedError
 from tuner.plan.shapes import Choice, Choices
-from tuner.privacy.accountant.filters import CouponBook, Filter, FixedOrder, TotalSteps
+from tuner.privacy.accountant.filters import CouponBook, Filter, FixedOrder, TotalSteps, steps_of_runs
 from tuner.privacy.accountant.initial_guess import guess_gdp
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import MAX_STEPS, calibrate_noise, epsilon, max_steps
@@ -53,8 +53,10 @@ class ChosenFilter:
     alternatives: tuple[Alternative, ...] = ()  # the filters that were considered, if there were several
 
 
-def compose(choices: Choices, trials: int, privacy: PrivacySection) -> ChosenFilter:
+def compose(choices: Choices, trials: float, privacy: PrivacySection) -> ChosenFilter:
     """Return the filter that the file names, or the tightest filter that the search space allows.
+
+    `trials` is the number of whole trials for which the budget is planned. It may be a fraction (`search.full_runs`).
 
     Raises:
         BudgetRefusedError: not even one trial fits the budget.
@@ -70,7 +72,7 @@ def compose(choices: Choices, trials: int, privacy: PrivacySection) -> ChosenFil
         Alternative(
             kind,
             filled.noise,
-            held.trials_that_fit(filled.menu, trials)[0],
+            held.trials_that_fit(filled.menu, ceil(trials))[0],
             held.epsilon_of_planned(filled.menu, trials, privacy.delta),
         )
         for kind, (held, filled) in found.items()
@@ -78,7 +80,7 @@ def compose(choices: Choices, trials: int, privacy: PrivacySection) -> ChosenFil
     return ChosenFilter(filter, chosen, f"{_WHY[best]}; for this search it is tighter than {others}", alternatives)
 
 
-def _kinds(choices: Choices, trials: int, cap: str) -> tuple[str, ...]:
+def _kinds(choices: Choices, trials: float, cap: str) -> tuple[str, ...]:
     if cap != "auto":
         return (cap,)
     if choices.one_mechanism:
@@ -94,7 +96,7 @@ def _looseness(filter: Filter, choices: Choices) -> tuple[float, float]:
     return (choices.noise or 0.0), -float(held)
 
 
-def total_steps(choices: Choices, trials: int, privacy: PrivacySection) -> tuple[Filter, Choices]:
+def total_steps(choices: Choices, trials: float, privacy: PrivacySection) -> tuple[Filter, Choices]:
     """Return a filter that limits the total number of steps. All trials have the same sample rate and noise.
 
     Raises:
@@ -103,7 +105,7 @@ def total_steps(choices: Choices, trials: int, privacy: PrivacySection) -> tuple
     (rate,) = {choice.sample_rate for choice in choices.menu}
     target, delta = privacy.epsilon, privacy.delta
     if choices.calibrates:
-        steps = trials * max(each.longest for each in choices.menu)
+        steps = steps_of_runs(trials, max(each.longest for each in choices.menu))
         noise = calibrate_noise(sample_rate=rate, steps=steps, epsilon=target, delta=delta)
         choices = replace(choices, noise=noise)
         return TotalSteps(choices.menu[0].mechanism, steps), choices
@@ -114,7 +116,7 @@ def total_steps(choices: Choices, trials: int, privacy: PrivacySection) -> tuple
     return TotalSteps(mechanism, steps), choices
 
 
-def _coupon_book(choices: Choices, trials: int, privacy: PrivacySection) -> tuple[Filter, Choices]:
+def _coupon_book(choices: Choices, trials: float, privacy: PrivacySection) -> tuple[Filter, Choices]:
     if not choices.calibrates:
         return _largest_book(choices, trials, privacy.epsilon, privacy.delta), choices
     from tuner.privacy.accountant.calibration import calibrate_composed
@@ -125,12 +127,12 @@ def _coupon_book(choices: Choices, trials: int, privacy: PrivacySection) -> tupl
     return CouponBook.planned(choices.menu, trials), choices
 
 
-def _share(choices: Choices, trials: int) -> int:
+def _share(choices: Choices, trials: float) -> int:
     """Return the number of planned trials for each pair of sample rate and noise."""
     return ceil(trials / len(choices.menu))
 
 
-def _largest_book(choices: Choices, trials: int, target: float, delta: float) -> CouponBook:
+def _largest_book(choices: Choices, trials: float, target: float, delta: float) -> CouponBook:
     """Multiply all planned quotas by the largest factor that fits ε (to 0.1 %), and return the coupon book."""
     planned = sum(_share(choices, trials) * choice.weight**2 for choice in choices.menu)
     guess = log(guess_gdp(target, delta) ** 2 / planned)
@@ -153,7 +155,7 @@ def _largest_book(choices: Choices, trials: int, target: float, delta: float) ->
     return book
 
 
-def _fixed_order(choices: Choices, trials: int, privacy: PrivacySection) -> tuple[Filter, Choices]:
+def _fixed_order(choices: Choices, trials: float, privacy: PrivacySection) -> tuple[Filter, Choices]:
     if choices.calibrates:
         return _calibrated_order(choices, trials, privacy)
     target, delta = privacy.epsilon, privacy.delta
@@ -166,7 +168,7 @@ def _fixed_order(choices: Choices, trials: int, privacy: PrivacySection) -> tupl
     return filter, choices
 
 
-def _calibrated_order(choices: Choices, trials: int, privacy: PrivacySection) -> tuple[Filter, Choices]:
+def _calibrated_order(choices: Choices, trials: float, privacy: PrivacySection) -> tuple[Filter, Choices]:
     """Return the filter with the smallest noise at which `trials` trials of the most expensive configuration fit."""
     from tuner.privacy.accountant.calibration import calibrate_at_order
 
@@ -174,30 +176,32 @@ def _calibrated_order(choices: Choices, trials: int, privacy: PrivacySection) ->
     order = None if isinstance(privacy.order, str) else float(privacy.order)
     dearest = choices.dearest[0]
     for _ in range(len(choices.menu) + 1):
-        menu = [(dearest.sample_rate, trials * dearest.longest)]
+        menu = [(dearest.sample_rate, steps_of_runs(trials, dearest.longest))]
         filled = replace(choices, noise=calibrate_at_order(menu, epsilon=target, delta=delta, order=order))
         here = next(choice for choice in filled.menu if choice.batch_size == dearest.batch_size)
         filter = FixedOrder.of(order=_order_of(here, trials, privacy), epsilon=target, delta=delta)
         if filter is None:
             break
         worst = max(filled.menu, key=lambda choice: choice.longest * filter.price(choice.mechanism))
-        if filter.left({}, worst.mechanism) >= trials * worst.longest:
+        if filter.left({}, worst.mechanism) >= steps_of_runs(trials, worst.longest):
             return filter, filled
         dearest = worst
     raise BudgetRefusedError(
         "budget-too-small",
-        f"{trials} trials do not fit any Rényi filter with `privacy.epsilon: {target:g}`. Raise `privacy.epsilon`, "
-        "remove `privacy.order`, or plan fewer trials or epochs.",
+        f"{trials:g} whole trials do not fit any Rényi filter with `privacy.epsilon: {target:g}`. Raise "
+        "`privacy.epsilon`, remove `privacy.order`, or plan fewer trials or epochs.",
     )
 
 
-def _order_of(choice: Choice, trials: int, privacy: PrivacySection) -> float:
+def _order_of(choice: Choice, trials: float, privacy: PrivacySection) -> float:
     """Return the Rényi order in the file. With `order: auto`, return the best order for `trials` trials of `choice`."""
     from tuner.privacy.accountant.calibration import best_order
 
     if not isinstance(privacy.order, str):
         return float(privacy.order)
-    return best_order([(choice.mechanism, trials * choice.longest)], epsilon=privacy.epsilon, delta=privacy.delta)
+    return best_order(
+        [(choice.mechanism, steps_of_runs(trials, choice.longest))], epsilon=privacy.epsilon, delta=privacy.delta
+    )
 
 
 def _refuse_run(

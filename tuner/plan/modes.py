@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from trainables.data import public_train_size, public_validation_size
 from tuner.errors import BudgetRefusedError
 from tuner.plan.caps import ChosenFilter, compose, total_steps
+from tuner.plan.commit import CommitPlan, plan_commit
+from tuner.plan.full_runs import Bought, planned_runs
 from tuner.privacy.accountant.filters import Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon, max_steps
@@ -70,9 +72,15 @@ class PublicData:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedMode:
-    """The filter of a search. `selection` is set for a sealed search, and `public` for a search on public records."""
+    """The filter of a search.
+
+    `commit` is set if a committed run follows, `selection` for a sealed search, `public` for a search on public
+    records, and `rung_wise` for a search that reserves rung by rung.
+    """
 
     chosen: ChosenFilter
+    commit: CommitPlan | None = None
+    rung_wise: Bought | None = None
     selection: SealedFacts | None = None
     public: PublicData | None = None
 
@@ -109,7 +117,14 @@ class ScorePlan:
 
 
 def _plan_composition(experiment: Experiment, choices: Choices) -> PlannedMode:
-    return PlannedMode(chosen=compose(choices, experiment.search.trials, experiment.privacy))
+    asked = experiment.search.commit
+    if asked is not None:
+        filter, choices, commit = plan_commit(experiment, asked, choices)
+        reason = "the trials and the committed run each have a noise and a quota of steps, and both quotas are composed"
+        return PlannedMode(chosen=ChosenFilter(filter, choices, reason), commit=commit)
+    found = planned_runs(experiment, choices)
+    runs = experiment.search.trials if found is None else found.full_runs
+    return PlannedMode(chosen=compose(choices, runs, experiment.privacy), rung_wise=found)
 
 
 def _plan_sealed(experiment: Experiment, choices: Choices) -> PlannedMode:

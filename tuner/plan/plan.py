@@ -11,6 +11,8 @@ from search_spaces import Domain, parse_domain
 from trainables.data import public_train_size
 from tuner.errors import TunerError
 from tuner.plan.caps import Alternative
+from tuner.plan.commit import CommitPlan
+from tuner.plan.full_runs import Bought, scores_at_most
 from tuner.plan.modes import PLANNERS, PublicData, ScorePlan, SealedFacts, plan_scores
 from tuner.plan.shapes import Choice, Choices, rung_steps
 from tuner.privacy.accountant.filters import Filter, from_body
@@ -57,6 +59,7 @@ class Plan:
     priced: Mapping[str, Domain]  # searched parameters that affect the budget
     promoted: Mapping[str, PromotedLevels]
     trials: int  # in a sealed search, the mean number
+    rung_wise: Bought | None  # what a smaller number of whole runs buys; None if all trials are planned whole
     trials_that_fit: int  # if none is pruned and all are the most expensive
     trials_at_most: int | None  # if all are the cheapest; None if all trials cost the same
     epsilon: float  # the cap that the file asks for, which is the claim of the whole search
@@ -67,6 +70,7 @@ class Plan:
     training_filter: Filter
     cap_reason: str
     alternatives: tuple[Alternative, ...]
+    commit: CommitPlan | None  # the committed run; None if the best trial is released
     validation: ScorePlan | None  # the protected scores; None if scores are outside the guarantee
     selection: SealedFacts | None  # only of a sealed search
     public: PublicData | None  # only of a public search
@@ -106,6 +110,11 @@ class Plan:
         return None if self.validation is None else (self.validation.epsilon, self.validation.delta)
 
     @property
+    def full_runs(self) -> float | None:
+        """Number of whole runs for which the budget is planned; None if all trials are planned whole."""
+        return None if self.rung_wise is None else self.rung_wise.full_runs
+
+    @property
     def score_noise(self) -> float | None:
         """Standard deviation of a released count of correct answers."""
         return None if self.validation is None else self.validation.noise
@@ -114,6 +123,13 @@ class Plan:
     def private_trials(self) -> int:
         """Number of trials on the private records, or its mean if the search hides it."""
         return self.mode.private_trials(self.trials)
+
+    @property
+    def planned_scores(self) -> int:
+        """Number of scores of the planned trials on private records, or its mean if the search hides it."""
+        if self.full_runs is not None:
+            return scores_at_most(self.rungs, trials=self.trials, full_runs=self.full_runs)
+        return self.private_trials * len(self.rungs)
 
     @property
     def mode(self) -> Mode:
@@ -136,8 +152,10 @@ class Plan:
         """All searched parameters. Those that affect the budget are last."""
         return (*self.free, *self.priced)
 
-    def shape_of(self, parameters: Mapping[str, object]) -> TrialShape:
-        """Return the steps, mechanism and rungs of a trial with these flat parameters."""
+    def shape_of(self, parameters: Mapping[str, object], *, committed: bool = False) -> TrialShape:
+        """Return the steps, mechanism and rungs of a trial with these flat parameters, or of the committed run."""
+        if committed and self.commit is not None:
+            return self.commit.shape(self.rungs, released=self.validation is not None)
         return self.choices.shape(parameters, rungs=self.rungs, released=self.validation is not None)
 
     def cheapest(self) -> tuple[TrialShape, ...]:
@@ -150,7 +168,12 @@ class Plan:
 
     @property
     def dearest(self) -> Choice:
-        """Batch size and noise whose longest trial has the highest estimated cost. The mode comparison uses them."""
+        """Batch size and noise whose longest trial has the highest estimated cost. The mode comparison uses them.
+
+        If a committed run follows the search, it is this run.
+        """
+        if self.commit is not None:
+            return self.commit.choice
         return self.choices.dearest[0]
 
     def as_dict(self) -> dict[str, object]:
@@ -167,7 +190,13 @@ class Plan:
         }
 
 
-_PARTS = (("validation", ScorePlan), ("selection", SealedFacts), ("public", PublicData))
+_PARTS = (
+    ("commit", CommitPlan),
+    ("validation", ScorePlan),
+    ("selection", SealedFacts),
+    ("public", PublicData),
+    ("rung_wise", Bought),
+)
 """Fields of a plan that are None for some searches, and the class of each field's other values."""
 
 _DERIVED = ("cap", "step_cap")
@@ -207,18 +236,35 @@ def plan_from(values: Mapping[str, Any], *, trials: int) -> Plan:
     for name, value in derived.items():
         if value != getattr(plan, name):
             raise _unreadable(f"{name} is {value!r}, but the filter's value is {getattr(plan, name)!r}")
-    return replace(plan, **_counts(plan.training_filter, plan.choices, plan.mode, trials, plan.delta))
+    counts = _counts(
+        plan.training_filter, plan.choices, plan.mode, trials, plan.full_runs, plan.delta, commit=plan.commit
+    )
+    return replace(plan, **counts)
 
 
-def _counts(filter: Filter, choices: Choices, mode: Mode, trials: int, delta: float) -> dict[str, Any]:
+def _counts(
+    filter: Filter,
+    choices: Choices,
+    mode: Mode,
+    trials: int,
+    full_runs: float | None,
+    delta: float,
+    *,
+    commit: CommitPlan | None,
+) -> dict[str, Any]:
     """Return the values of a plan that depend on its number of trials."""
     private = mode.private_trials(trials)
     least, most = filter.trials_that_fit(choices.menu, private)
+    if commit is None:
+        planned = filter.epsilon_of_planned(choices.menu, full_runs or private, delta)
+    else:
+        (trial,) = choices.menu
+        planned = commit.filter(trial.mechanism, search_steps=private * trial.longest).claim(delta)
     return {
         "trials": trials,
         "trials_that_fit": trials if mode.searches_public else least,
         "trials_at_most": most if most != least else None,
-        "epsilon_planned": filter.epsilon_of_planned(choices.menu, private, delta),
+        "epsilon_planned": planned,
     }
 
 
@@ -246,7 +292,13 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
     batch_size, steps, noise = choices.nominal
     rungs = rung_steps(search.rungs, steps)
     check_promotion(space, rungs, shortest=min(choice.shortest for choice in choices.menu))
+    commit = planned.commit
     scores = experiment.mode.private_trials(search.trials) * len(rungs)
+    full_runs = None if planned.rung_wise is None else planned.rung_wise.full_runs
+    if full_runs is not None:
+        scores = scores_at_most(rungs, trials=search.trials, full_runs=full_runs)
+    if commit is not None:
+        scores += commit.shape(rungs, released=True).releases
     return Plan(
         name=experiment.name,
         method=experiment.trainable.method,
@@ -268,6 +320,7 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
             name: PromotedLevels(levels=tuple(levels), from_step=tuple(level_steps(len(levels), rungs)))
             for name, levels in space.promoted.items()
         },
+        rung_wise=planned.rung_wise,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
         epsilon_trial=max(epsilon(choice.mechanism, choice.longest, privacy.delta) for choice in choices.dearest),
@@ -275,8 +328,9 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
         training_filter=filter,
         cap_reason=chosen.reason,
         alternatives=chosen.alternatives,
+        commit=commit,
         validation=plan_scores(experiment, request, planned=scores, spare=experiment.resources.concurrent_trials),
         selection=planned.selection,
         public=planned.public,
-        **_counts(filter, choices, experiment.mode, search.trials, privacy.delta),
+        **_counts(filter, choices, experiment.mode, search.trials, full_runs, privacy.delta, commit=commit),
     )

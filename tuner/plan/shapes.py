@@ -72,11 +72,12 @@ class Choices:
     @classmethod
     def of(cls, experiment: Experiment, train_size: int) -> Choices:
         """Return the choices of an experiment. `train_size` is the public number of training records."""
-        noise = experiment.privacy.noise_multiplier
+        noise, commit = experiment.privacy.noise_multiplier, experiment.search.commit
         return cls(
             train_size=train_size,
             batch_size=experiment.trainable.batch_size,
-            epochs=experiment.trainable.epochs,
+            # With a committed run, a trial is a whole short run.
+            epochs=experiment.trainable.epochs * (1.0 if commit is None else commit.length),
             noise=float(noise) if isinstance(noise, int | float) else None,
             searched=experiment.priced,
         )

@@ -52,9 +52,15 @@ class History:
         return {**ended, "done": sum(ended.values())}
 
     def best(self, mode: str) -> tuple[str, float] | None:
-        """Return the id and the final score of the best complete trial, or None if no trial is complete."""
-        complete = (record for record in self._finished.values() if record["state"] == "complete")
-        best = best_of(complete, score=lambda each: each["score"], mode=mode, tie=lambda each: -each["number"])
+        """Return the id and the final score of the best complete trial, or None if no trial is complete.
+
+        A complete committed run is the best, whatever it scored, because its model is released.
+        """
+        complete = [record for record in self._finished.values() if record["state"] == "complete"]
+        committed = [record for record in complete if record.get("tags", {}).get("committed")]
+        best = best_of(
+            committed or complete, score=lambda each: each["score"], mode=mode, tie=lambda each: -each["number"]
+        )
         return None if best is None else (best["trial"], best["score"])
 
 

@@ -147,7 +147,7 @@ class MLflowRecorder:
                 "trial": trial.id,
                 "number": trial.number,
                 "params": flatten(trial.parameters),
-                "tags": {"state": "running", "reason": ""},
+                "tags": {"state": "running", "reason": "", **_committed(trial)},
             }
         )
 
@@ -163,6 +163,10 @@ class MLflowRecorder:
             metrics_record(budget, step=self._sweep_step(budget)),
         )
 
+    def trial_paused(self, trial: TrialView) -> None:
+        """Mark the trial's run in MLflow as paused. The run stays open."""
+        self._append(metrics_record({}, step=trial.step, trial=trial.id, tags={"state": trial.state.name.lower()}))
+
     def trial_finished(self, trial: TrialView) -> None:
         """Close the trial's run in MLflow with its final status, and update the best score of the sweep."""
         state = trial.state.name
@@ -174,7 +178,7 @@ class MLflowRecorder:
             "status": _TRIAL_STATUS[state],
             "state": state.lower(),
             "score": score,
-            "tags": {"state": state.lower(), "reason": public_reason(trial.reason)},
+            "tags": {"state": state.lower(), "reason": public_reason(trial.reason), **_committed(trial)},
             "step": trial.step,
             "values": encode_metrics(self._trial_budget(trial)),
         }
@@ -311,3 +315,8 @@ class MLflowRecorder:
             "Times are accurate to the minute only, so short durations mean nothing. Exact durations would reveal how "
             "many records were sampled."
         )
+
+
+def _committed(trial: TrialView) -> dict[str, str]:
+    """Return the tag of the committed run, whose model is released. Trials of the search have no such tag."""
+    return {"committed": "true"} if trial.committed else {}

@@ -36,6 +36,7 @@ STATE_MARKS: dict[str, dict[str, Any]] = {
     "failed": {"color": RED, "marker": "x", "markeredgewidth": 1.8},
     "lost": {"color": GREY, "marker": "x", "markeredgewidth": 1.8},
     "running": {"color": GREY, "marker": "D", **_HOLLOW},
+    "paused": {"color": GREY, "marker": "^", **_HOLLOW},
     CUT_OFF: {"color": GREY, "marker": "s", **_HOLLOW},
     "best": {"color": GREEN, "marker": "*", "markersize": 14},
 }

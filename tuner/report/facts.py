@@ -28,6 +28,7 @@ from tuner.sweep.winner import Chosen, choose_winner
 if TYPE_CHECKING:
     from optuna.study import Study
 
+    from tuner.plan.commit import CommitPlan
     from tuner.plan.modes import PublicData
     from tuner.privacy.ledger.ledger import Ledger
     from tuner.privacy.ledger.search_budget import BudgetView, SearchBudget
@@ -247,12 +248,16 @@ def sweep_report(
     noise = "searched" if "noise_multiplier" in plan.priced else f"{plan.nominal.noise_multiplier:g}"
     rate = "searched" if "batch_size" in plan.priced else f"{plan.nominal.sample_rate:.6g}"
     cap = f", cap {plan.cap.replace('_', ' ') if plan.step_cap is None else plan.step_cap}"
+    if plan.commit is not None:
+        cap = f", cap {plan.commit.search_steps} for all trials"
     if not plan.mode.caps:  # the cap does not count the steps of all runs
         cap = ""
     facts += [
         ("noise", f"noise multiplier {noise}, sample rate {rate}"),
         ("steps", f"{'up to ' if plan.priced else ''}{plan.steps_per_trial} a trial{cap}"),
     ]
+    if plan.commit is not None:
+        facts.append(("committed run", _commit_fact(plan.commit, rows)))
     error = None if plan.validation is None else plan.validation.standard_error
     if error is not None:
         facts.append(("score noise", f"± {100 * error:.2g} points (standard error)"))
@@ -275,7 +280,10 @@ def sweep_report(
         headline=headline,
         subtitle=f"{plan.method}, {plan.model} on {plan.dataset}",
         next_commands=_next_commands(
-            sweep, has_best=any(row.state == "complete" for row in rows), state=state, private=plan.private
+            sweep,
+            has_best=_has_winner(rows, commits=plan.commit is not None),
+            state=state,
+            private=plan.private,
         ),
         facts=tuple(facts),
         experiment=sweep.experiment.read_text(),
@@ -289,7 +297,19 @@ def sweep_report(
         curves=() if study is None else curves_of_sweep(study, experiment),
         chosen=None if chosen is None else chosen.trial.number,
         why="" if chosen is None else chosen.why,
+        commits=plan.commit is not None,
     )
+
+
+def _has_winner(rows: Sequence[TrialRow], *, commits: bool) -> bool:
+    return any(row.state == "complete" and (row.committed or not commits) for row in rows)
+
+
+def _commit_fact(commit: CommitPlan, rows: Sequence[TrialRow]) -> str:
+    """Return the noise and the state of the committed run."""
+    run = next((row for row in rows if row.committed), None)
+    state = "not started: it follows the search" if run is None else f"trial {run.number}, {run.state}"
+    return f"{state}; {plural(commit.steps, 'step')}, noise multiplier {commit.noise_multiplier:g}"
 
 
 def sealed_report(

@@ -19,7 +19,7 @@ from tuner.privacy.card.claims import budget_sentence
 from tuner.report.text import NOT_PRIVATE, budget_bar, guarantee_text
 from tuner.report.text import console as standard_console
 from tuner.report.trial_row import TrialRow, best_row, varying_parameters
-from tuner.report.wording import budget_line, format_value, parameters_text, plural
+from tuner.report.wording import budget_line, format_value, parameters_text, plural, trial_name
 
 if TYPE_CHECKING:
     from tuner.privacy.ledger.search_budget import BudgetView
@@ -27,8 +27,15 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveView"]
 
-_STYLES = {"running": "cyan", "complete": "green", "pruned": "yellow", "failed": "bold red", "lost": "magenta"}
-_MARKS = {"running": "●", "complete": "✓", "pruned": "✂", "failed": "✗", "lost": "?"}
+_STYLES = {
+    "running": "cyan",
+    "paused": "blue",
+    "complete": "green",
+    "pruned": "yellow",
+    "failed": "bold red",
+    "lost": "magenta",
+}
+_MARKS = {"running": "●", "paused": "‖", "complete": "✓", "pruned": "✂", "failed": "✗", "lost": "?"}
 _LINES_AROUND = 18  # panel, claim, heading, bars and sentences around the rows of the table
 _REFRESH_A_SECOND = 4
 _BUDGET_SECONDS = 2.0  # least time between two readings of the ledger
@@ -128,7 +135,7 @@ class LiveView:
             if not self._quiet:
                 names = varying_parameters(row.parameters for row in self._rows.values())
                 chosen = parameters_text(trial.parameters, self._searched or names)
-                self._say(f"trial {trial.number} started  {chosen}")
+                self._say(f"{_name(trial)} started  {chosen}")
 
     def trial_reported(self, trial: TrialView, step: int, metrics: dict[str, float]) -> None:
         """Show the scores of a trial at a rung."""
@@ -136,7 +143,14 @@ class LiveView:
             self._take(trial)
             if not self._quiet:
                 score = format_value(metrics.get(self._metric))
-                self._say(f"trial {trial.number} step {step}/{trial.steps_planned}  {self._metric} {score}")
+                self._say(f"{_name(trial)} step {step}/{trial.steps_planned}  {self._metric} {score}")
+
+    def trial_paused(self, trial: TrialView) -> None:
+        """Show a trial that pauses."""
+        with self._mutex:
+            self._take(trial)
+            if not self._quiet:
+                self._say(f"trial {trial.number} paused at step {trial.step}/{trial.steps_planned}")
 
     def trial_finished(self, trial: TrialView) -> None:
         """Show a trial that ended."""
@@ -146,7 +160,7 @@ class LiveView:
             best = "  BEST" if row is self._best else ""
             budget = f"  budget: {budget_line(self._budget)}" if self._budget else ""
             self._say(
-                f"trial {row.number} {row.state}{reason}  {self._metric} {format_value(row.score)}{best}"
+                f"{_name(row)} {row.state}{reason}  {self._metric} {format_value(row.score)}{best}"
                 f"  {self._ended()}/{plural(self._planned, 'trial')}{budget}"
             )
             found = "" if self._finding is None or self._quiet else self._finding()
@@ -188,7 +202,8 @@ class LiveView:
         return row
 
     def _ended(self) -> int:
-        return sum(row.state != "running" for row in self._rows.values())
+        rows = (row for row in self._rows.values() if not row.committed)
+        return sum(row.state not in ("running", "paused") for row in rows)
 
     @property
     def _best(self) -> TrialRow | None:
@@ -236,7 +251,7 @@ class LiveView:
             if not columns:
                 cells = [Text(parameters_text(row.parameters, names))]
             table.add_row(
-                f"{'★ ' if row is best else ''}{row.number}",
+                f"{'★ ' if row is best else ''}{'committed ' if row.committed else ''}{row.number}",
                 Text(f"{_MARKS[row.state]} {row.state}", style=_STYLES[row.state]),
                 _steps(row),
                 format_value(row.score),
@@ -261,7 +276,7 @@ class LiveView:
     def _progress(self, best: TrialRow | None, bar: int) -> RenderableType:
         done = self._ended()
         drawn = ProgressBar(total=max(self._planned, 1), completed=done, width=bar, complete_style="green")
-        found = f"  best {format_value(best.score)} (trial {best.number})" if best else ""
+        found = f"  best {format_value(best.score)} ({_name(best)})" if best else ""
         row = Table.grid()
         row.add_row(Text("trials  ", "bold"), drawn, Text(f"  {done}/{self._planned}"), Text(found, "bold green"))
         return row
@@ -277,6 +292,10 @@ class LiveView:
 
     def _sentence(self) -> str:
         return self._claim if self._budget is None else budget_sentence(self._budget, unit=self._unit)
+
+
+def _name(trial: TrialRow | TrialView) -> str:
+    return trial_name(trial.number, committed=trial.committed)
 
 
 def _budget_row(name: str, budget: BudgetView, bar: int) -> Text:

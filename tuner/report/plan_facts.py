@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import exp
 from typing import TYPE_CHECKING
 
-from search_spaces.domains import Categorical, as_yaml
+from search_spaces.domains import Categorical, Fixed, as_yaml
+from search_spaces.schedules import GEN
+from search_spaces.spaces import DIVIDES
+from trainables.engine.schedules import noise_split
+from tuner.experiment.prior import recommended
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder
 from tuner.privacy.card.claims import guarantee_words
 from tuner.report.facts import dataset_line
@@ -21,10 +26,14 @@ if TYPE_CHECKING:
     from tuner.plan.plan import Plan
     from tuner.privacy.ledger.state import DatasetState
 
-__all__ = ["plan_text", "plan_warnings", "search_facts"]
+__all__ = ["plan_text", "plan_warnings", "release_facts", "search_facts"]
 
 _LARGE_ERROR = 0.02
 """The plan warns if the standard error of a score is above this value, because trials often differ by less."""
+
+_PROBE_ERROR = 1.5  # standard error of a mean of probes, in units of its bound, times batch size over noise multiplier
+_NOISY_PROBES = 0.3
+"""The plan says so if the standard error of a loss probe is above this fraction of its bound."""
 
 _WHEN_SURE = {
     "stop": "stop: the search ends when a complete trial is almost certainly near the best, which saves budget",
@@ -88,16 +97,21 @@ def plan_text(
 
 
 def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
-    """Return facts about a unimodal search. In other searches, say that unimodal parameters have no effect."""
+    """Return what the shipped prior recommends, and facts about a unimodal search.
+
+    In other searches, say that unimodal parameters have no effect.
+    """
     search, space = experiment.search, experiment.space
+    facts = list(_prior(experiment))
     if not search.is_unimodal:
         unused = f"{', '.join(space.unimodal)}: this has no effect, because neither sampler nor pruner is unimodal"
-        return (("one top along", unused),) if space.unimodal else ()
-    facts = [("one top along", ", ".join(space.unimodal))]
+        return (*facts, ("one top along", unused)) if space.unimodal else tuple(facts)
+    facts.append(("one top along", ", ".join(space.unimodal)))
     for name in space.unimodal:
         scales = [each for each in space.scales(name) if not isinstance(dict(space.parameters)[each], Categorical)]
         if scales:
-            product = " × ".join((name, *scales))
+            product = " × ".join((name, *(each for each in scales if each not in DIVIDES)))
+            product += "".join(f" / {each}" for each in scales if each in DIVIDES)
             comparable = f"{name} values are comparable only if the other factors are equal"
             facts.append(("modelled", f"{product}, an absolute standard deviation: {comparable}"))
     if canonical_sampler(search.sampler.name) == "unimodal":
@@ -109,6 +123,45 @@ def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
     if search.when_sure != "go_on":
         facts.append(("when sure", _WHEN_SURE[search.when_sure]))
     return tuple(facts)
+
+
+def release_facts(experiment: Experiment, plan: Plan) -> tuple[tuple[str, str], ...]:
+    """Return facts about the two releases of a step with the schedule gen; none for other searches."""
+    space = dict(experiment.space.parameters)
+    share = space.get(f"schedule.{GEN}.probe_share")
+    if share is None:
+        return ()
+    facts = []
+    noise = plan.nominal.noise_multiplier
+    if isinstance(share, Fixed) and isinstance(share.value, float) and "noise_multiplier" not in plan.priced:
+        split = noise_split(noise, probe_share=share.value)
+        each = f"gradients with noise multiplier {split.gradient:.4g}, loss probes with {split.probe:.4g}"
+        facts.append(("a step of gen", f"two releases: {each}; they cost what one with {noise:.4g} costs"))
+        error = (split.probe or 0.0) * _PROBE_ERROR / plan.batch_size
+        if error > _NOISY_PROBES:
+            told = f"a probe has a standard error of {error:.2g} of its bound, so many steps are averaged"
+            facts.append(("noisy probes", f"{told}. Larger batches help, or a larger schedule.gen.probe_share"))
+    else:
+        facts.append(("a step of gen", "two releases, gradients and loss probes; they cost what one costs"))
+    if not (isinstance(space["clipping"], Fixed) and space["clipping"].value == "automatic"):
+        facts.append(("clipping", "`clipping: automatic` goes well with gen, because then C needs no search"))
+    return tuple(facts)
+
+
+def _prior(experiment: Experiment) -> Iterator[tuple[str, str]]:
+    """Yield what the shipped prior recommends. The learning rate is that for the clipping norm of the space."""
+    found = recommended(experiment.search.space, experiment)
+    if not found:
+        return
+    rate, clip = found["learning_rate"], found["max_grad_norm"]
+    low, high = rate.value * exp(-rate.spread), rate.value * exp(rate.spread)
+    own = "" if experiment.trainable.optimizer == "adam" else " with the max_grad_norm of the space"
+    lengths = f"batch_size {found['batch_size'].value:.2g}, epochs {found['epochs'].value:.2g}"
+    yield (
+        "recommended",
+        f"learning_rate {rate.value:.2g} ({low:.2g} to {high:.2g}){own}; "
+        f"max_grad_norm {clip.value:.2g}, {lengths}: the shipped prior, which reads no record and costs no ε",
+    )
 
 
 def plan_warnings(plan: Plan) -> tuple[str, ...]:
@@ -161,7 +214,8 @@ def _batches(plan: Plan) -> Iterator[tuple[str, str]]:
     if "noise_multiplier" in searched:
         yield "noise", f"noise multiplier {_among(searched['noise_multiplier'])} (searched)"
     else:
-        yield "noise", f"noise multiplier {plan.nominal.noise_multiplier:g} ({plan.noise_source})"
+        whose = " for the trials" if plan.commit is not None else ""
+        yield "noise", f"noise multiplier {plan.nominal.noise_multiplier:g}{whose} ({plan.noise_source})"
 
 
 def _among(domain: Domain) -> str:
@@ -193,7 +247,7 @@ def _scores(plan: Plan) -> Iterator[tuple[str, str]]:
     noise = f"with noise of standard deviation {scores.noise:g}"
     yield "scores", f"protected: counts of correct answers among {scores.size} records, {noise}"
     yield "error of a score", f"{100 * scores.standard_error:.2g} points (standard error), from this noise alone"
-    planned = plan.private_trials * len(plan.rungs)
+    planned = plan.planned_scores
     left = scores.releases - planned
     told = plural(planned, "score")
     if left < 0:
@@ -213,7 +267,10 @@ def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
         sizes = [f"{mechanism.sample_rate * plan.train_size:.0f}: {steps}" for mechanism, steps in quotas]
         noisy = "noise_multiplier" in plan.priced
         kinds = f"{plural(len(quotas), 'pair')} of sample rate and noise"
-        yield "quotas", kinds if noisy else f"steps by batch size: {', '.join(sizes)}"
+        said = kinds if noisy else f"steps by batch size: {', '.join(sizes)}"
+        if plan.commit is not None:
+            said = f"{plan.commit.search_steps} steps for all trials, {plan.commit.steps} for the committed run"
+        yield "quotas", said
     if isinstance(plan.training_filter, FixedOrder):
         yield "order", f"{plan.training_filter.order:g}"
     for row in plan.alternatives:

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 from tuner.errors import TunerError
 from tuner.privacy.accountant.filters import Sealed
+from tuner.privacy.accountant.pld import epsilon
 from tuner.privacy.modes import COMPOSITION, PUBLIC, SELECTION
 from tuner.report.facts import public_records
 from tuner.report.wording import plural
 
 if TYPE_CHECKING:
+    from tuner.plan.commit import CommitPlan
+    from tuner.plan.full_runs import Bought
     from tuner.plan.modes import SealedFacts
     from tuner.plan.plan import Plan
 
@@ -33,18 +36,49 @@ class ModeRows:
 def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
     least, most = plan.trials_that_fit, plan.trials_at_most
     fit = f"{least}" if most is None else f"{least} to {most}, depending on their parameters,"
-    yield "trials", f"{plan.trials} requested; {fit} fit if none is pruned"
+    if plan.rung_wise is None:
+        yield "trials", f"{plan.trials} requested; {fit} fit if none is pruned"
+    else:
+        yield from _rung_wise(plan, plan.rung_wise)
     shortest = min((choice.shortest for choice in plan.choices.menu), default=plan.steps_per_trial)
     each = f"{plan.steps_per_trial}" if shortest == plan.steps_per_trial else f"{shortest} to {plan.steps_per_trial}"
     reports = f"{len(plan.rungs)} reports{_RUNGS} at the same fractions of its steps"
     reports = _reports(plan) if shortest == plan.steps_per_trial else reports
-    all_of_it = "" if plan.step_cap is None else f"; at most {plan.step_cap} in all"
+    most = plan.step_cap if plan.commit is None else plan.commit.search_steps
+    all_of_it = "" if most is None else f"; at most {most} in all"
     yield "steps", f"{each} a trial, {reports}{all_of_it}"
+    if plan.commit is not None:
+        yield from _commit(plan, plan.commit)
+
+
+def _commit(plan: Plan, commit: CommitPlan) -> Iterator[tuple[str, str]]:
+    """Yield the rows of the committed run, which follows the trials."""
+    start = "from the beginning" if commit.start == "scratch" else "from the weights of the best trial"
+    yield "committed run", f"one run of {plural(commit.steps, 'step')} {start} follows, and only its model is released"
+    more = commit.noise_multiplier / commit.noise_alone - 1
+    alone = f"one run without a search would have {commit.noise_alone:g}"
+    yield "its noise", f"noise multiplier {commit.noise_multiplier:g} (calibrated), {more:.1%} more: {alone}"
+    share = f"{commit.share:.3g} of the squared privacy loss is for the trials"
+    yield "share", f"{share}, {1 - commit.share:.3g} for the committed run"
+
+
+def _rung_wise(plan: Plan, found: Bought) -> Iterator[tuple[str, str]]:
+    runs, advised = f"{found.full_runs:g}", f"{found.recommended:g}"
+    yield "trials", f"{plan.trials} requested, with the steps of {runs} whole runs, reserved rung by rung (full_runs)"
+    there = [f"{trials} at step {step}" for step, trials in zip(found.levels, found.reached, strict=True)]
+    yield "reached by", f"{', '.join(there)}, if none fails and all are equally long"
+    yield (
+        "winner",
+        f"in simulated searches {100 * found.loss:.1f} % below the best configuration; recommended: {advised}",
+    )
 
 
 def _cost(plan: Plan) -> Iterator[tuple[str, str]]:
+    if plan.commit is not None:
+        yield "ε of the committed run", f"{epsilon(plan.commit.mechanism, plan.commit.steps, plan.delta):.6g}"
     yield f"ε of {'the costliest trial' if plan.priced else 'one trial'}", f"{plan.epsilon_trial:.6g}"
-    yield "ε of all planned", f"{plan.epsilon_planned:.6g}"
+    both = ", with the committed run" if plan.commit is not None else ""
+    yield "ε of all planned", f"{plan.epsilon_planned:.6g}{both}"
     yield _at_cap(plan)
 
 

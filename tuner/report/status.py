@@ -15,7 +15,7 @@ from tuner.errors import InputError, TunerError
 from tuner.files import write_text
 from tuner.report.facts import read_sweep
 from tuner.report.sweep_report import SweepReport
-from tuner.report.wording import budget_line, format_value, parameters_text, plural, with_error
+from tuner.report.wording import budget_line, format_value, parameters_text, plural, trial_name, with_error
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
 from tuner.sweep.sealed import WINNER
@@ -67,7 +67,7 @@ def _status(sweep: SweepFolder) -> dict[str, Any]:
         "claim": report.headline,
         "trials": {"planned": report.trials_planned, **Counter(row.state for row in report.trials)},
         "metric": report.metric,
-        "best": None if best is None else {"trial": best.number, "score": best.score},
+        "best": None if best is None else {"trial": best.number, "score": best.score, "committed": best.committed},
         "budget": None if report.budget is None else asdict(report.budget),
         "curves": [curve.line for curve in report.curves],
     }
@@ -91,7 +91,9 @@ def _state_line(sweep: dict[str, Any]) -> str:
         return f"sealed  winner {format_value(best['score'])}" if best else f"sealed  {sweep['winner']}"
     counts = ", ".join(f"{count} {state}" for state, count in sweep["trials"].items())
     best, budget = sweep["best"], sweep["budget"]
-    score = f"best {format_value(best['score'])} (trial {best['trial']})" if best else "no complete trial"
+    score = "no complete trial"
+    if best:
+        score = f"best {format_value(best['score'])} ({trial_name(best['trial'], committed=best['committed'])})"
     if not budget:
         return f"{counts}  {score}"
     cap = budget["step_cap"]
@@ -154,7 +156,7 @@ def trial_text(values: dict[str, Any]) -> str:
         chosen = parameters_text(row["parameters"], row["parameters"])
         lines.append(
             f"  {row['number']:>4}  {row['state']:<9} {row['step']:>6}/{row['steps_planned']}  "
-            f"{format_value(row['score']):>8}  {chosen}"
+            f"{format_value(row['score']):>8}  {'committed run: ' if row['committed'] else ''}{chosen}"
         )
     if values.get("left_out"):
         lines.append(f"  {values['left_out']}")
@@ -163,7 +165,8 @@ def trial_text(values: dict[str, Any]) -> str:
 
 
 def _trial_lines(row: dict[str, Any]) -> Iterable[str]:
-    yield f"trial {row['number']} ({row['id']}): {row['state']}{': ' + row['reason'] if row['reason'] else ''}"
+    name = trial_name(row["number"], committed=row["committed"])
+    yield f"{name} ({row['id']}): {row['state']}{': ' + row['reason'] if row['reason'] else ''}"
     yield f"  steps {row['step']} of {row['steps_planned']}, score {format_value(row['score'])}"
     if row["epsilon"] is not None:
         yield f"  ε of this trial's steps alone: {row['epsilon']:.6g} (the guarantee is the search's cap)"

@@ -9,7 +9,7 @@ from tuner.report.charts import parameter_chart, steps_chart, trials_chart
 from tuner.report.curve_chart import curve_chart, spending_chart
 from tuner.report.pages import page_from, page_picture
 from tuner.report.sweep_report import SweepReport
-from tuner.report.wording import format_value, plural, with_error
+from tuner.report.wording import format_value, plural, trial_name, with_error
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -75,7 +75,7 @@ def _boxes(report: SweepReport) -> list[tuple[str, str, str]]:
     if report.runs_hidden and best is None:
         remarks.append(report.without_winner)
     elif best is not None:
-        remarks += [f"trial {best.number}"] * (not report.runs_hidden)
+        remarks += [trial_name(best.number, committed=best.committed)] * (not report.runs_hidden)
         remarks += ["± is the standard error from a score's noise"] * (report.score_error is not None)
     trials = ("trials", f"{report.ended} of {report.trials_planned}", report.counts)
     return [
@@ -110,6 +110,8 @@ def _bar(budget: BudgetView, what: str) -> tuple[list[tuple[str, float, str]], s
 def _best_title(report: SweepReport) -> str:
     if report.runs_hidden:
         return "The winner" if report.winner else report.without_winner.capitalize()
+    if report.commits:
+        return "The committed run" if report.winner else "The committed run is not complete"
     return f"Best trial: {report.winner.number}" if report.winner else "No trial is complete"
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SweepReport"]
 
 
-_STATES = ("complete", "pruned", "failed", "lost", "running", CUT_OFF)
+_STATES = ("complete", "pruned", "failed", "lost", "running", "paused", CUT_OFF)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +55,7 @@ class SweepReport:
     spending: Spending | None = None
     chosen: int | None = None  # number of the winning trial; None if it is the one with the best score
     why: str = ""  # why another trial than the one with the best score wins
+    commits: bool = False  # whether a committed run follows the search; then only that run is exported
 
     @property
     def runs_hidden(self) -> bool:
@@ -64,11 +65,18 @@ class SweepReport:
     @property
     def winner(self) -> TrialRow | None:
         """The trial that `tune export` exports."""
+        if self.commits and self.committed is None:
+            return None
         return next((trial for trial in self.trials if trial.number == self.chosen), self.best)
 
     @property
+    def committed(self) -> TrialRow | None:
+        """The committed run, if it is complete."""
+        return next((trial for trial in self.trials if trial.committed and trial.state == "complete"), None)
+
+    @property
     def best(self) -> TrialRow | None:
-        """The complete trial with the best score. If several trials have this score, it is the first of them."""
+        """The complete trial with the best score, or the committed run. Of equal scores, it is the first trial."""
         return best_row(self.trials, mode=self.mode)
 
     @property
@@ -80,13 +88,15 @@ class SweepReport:
 
     @property
     def ended(self) -> int:
-        """Number of trials that have ended."""
-        return sum(trial.state not in ("running", CUT_OFF) for trial in self.trials)
+        """Number of trials that have ended, without the committed run."""
+        trials = (trial for trial in self.trials if not trial.committed)
+        return sum(trial.state not in ("running", "paused", CUT_OFF) for trial in trials)
 
     @property
     def counts(self) -> str:
-        """Number of trials in each state, as text."""
-        numbers = ((sum(trial.state == state for trial in self.trials), state) for state in _STATES)
+        """Number of trials in each state, as text, without the committed run."""
+        trials = [trial for trial in self.trials if not trial.committed]
+        numbers = ((sum(trial.state == state for trial in trials), state) for state in _STATES)
         return ", ".join(f"{number} {state}" for number, state in numbers if number)
 
     @property

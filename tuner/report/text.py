@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.report.sweep_report import SweepReport
-from tuner.report.wording import budget_line, format_value, parameters_text, plural, with_error
+from tuner.report.wording import budget_line, format_value, parameters_text, plural, trial_name, with_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -160,8 +160,10 @@ def summary(report: SweepReport) -> RenderableType:
     else:
         counts = f" ({report.counts})" if report.counts else ""
         head.append(("trials", f"{report.ended} of {report.trials_planned}{counts}"))
-        head.append(("best", f"trial {best.number}, {_score(report)}" if best else "no trial ran to its end"))
-        head += [("chosen", report.why)] * bool(report.why)
+        without = "none: the committed run is not complete" if report.commits else "no trial ran to its end"
+        named = "" if best is None else f"{trial_name(best.number, committed=best.committed)}, {_score(report)}"
+        head.append(("released" if report.commits else "best", named or without))
+        head += [("chosen", report.why)] * (bool(report.why) and not report.commits)
     if best is not None:
         head += [(f"  {name}", format_value(value, 6)) for name, value in best.parameters.items()]
     head += [("curve", curve.line) for curve in report.curves]
@@ -234,7 +236,8 @@ def _trial_table(report: SweepReport, room: int, columns: Sequence[str]) -> Tabl
         values = [Text(format_value(trial.parameters.get(name))) for name in columns]
         if together:
             values = [Text(parameters_text(trial.parameters, together, between=", "))]
-        table.add_row(str(trial.number), trial.state, str(trial.step), format_value(trial.score), *values)
+        number = f"committed {trial.number}" if trial.committed else str(trial.number)
+        table.add_row(number, trial.state, str(trial.step), format_value(trial.score), *values)
     more = [f"the best {_ROWS} of {plural(len(ranked), 'trial')}"] if len(ranked) > _ROWS else []
     if report.left_out:
         more.append(report.left_out)

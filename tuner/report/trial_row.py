@@ -23,7 +23,7 @@ class TrialRow:
     """Facts of one trial."""
 
     number: int  # counted from 0
-    state: str  # "running", "complete", "pruned", "failed", "lost", or `CUT_OFF`
+    state: str  # "running", "paused", "complete", "pruned", "failed", "lost", or `CUT_OFF`
     parameters: Mapping[str, object] = field(default_factory=dict)  # flat, fixed ones included
     step: int = 0
     steps_planned: int = 0
@@ -32,6 +32,7 @@ class TrialRow:
     curve: tuple[tuple[int, float], ...] = ()  # (step, score) of every report
     epsilon: float | None = None  # of the trial's own steps
     id: str = ""  # in the ledger and in the sweep's folder
+    committed: bool = False  # whether it is the committed run, which follows the search
 
     @classmethod
     def of(cls, trial: TrialView, *, curve: Sequence[tuple[int, float]] = (), epsilon: float | None = None) -> TrialRow:
@@ -48,13 +49,18 @@ class TrialRow:
             curve=tuple((step, value) for step, value in curve if math.isfinite(value)),
             epsilon=epsilon,
             id=trial.id,
+            committed=trial.committed,
         )
 
 
 def best_row(rows: Iterable[TrialRow], *, mode: str) -> TrialRow | None:
-    """Return the complete trial with the best score, or None if no trial is complete."""
-    complete = (row for row in rows if row.state == "complete")
-    return best_of(complete, score=lambda row: row.score, mode=mode, tie=lambda row: -row.number)
+    """Return the complete trial with the best score, or None if no trial is complete.
+
+    A complete committed run is the best, whatever it scored, because its model is released.
+    """
+    complete = [row for row in rows if row.state == "complete"]
+    committed = [row for row in complete if row.committed]
+    return best_of(committed or complete, score=lambda row: row.score, mode=mode, tie=lambda row: -row.number)
 
 
 def varying_parameters(trials: Iterable[Mapping[str, object]]) -> tuple[str, ...]:

@@ -59,3 +59,8 @@ def _parts(budget: BudgetView, what: str) -> str:
         f"{format_value(budget.spent_steps)} spent, {format_value(budget.reserved_steps)} reserved, "
         f"{format_value(budget.left_steps)} left of {plural(budget.step_cap, what)}"
     )
+
+
+def trial_name(number: int, *, committed: bool) -> str:
+    """Return the name of a trial in a sentence. The committed run follows the search, and its model is released."""
+    return f"committed run {number}" if committed else f"trial {number}"

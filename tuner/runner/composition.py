@@ -28,6 +28,8 @@ from tuner.sweep.trial_spec import training_spec
 from tuner.sweep.winner import Chosen, choose_winner
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from optuna.study import Study
 
     from trainables.spec import TrainingSpec
@@ -107,7 +109,7 @@ def run_open(
                 prepared,
                 options,
                 trials=plan.trials,
-                spec_for=partial(_spec, prepared, budget),
+                spec_for=partial(_spec, sweep, prepared, budget),
                 budget=budget,
                 observers=(*(() if ledger is None else (HeadWatch(sweep, ledger),)), recorder, curve, live),
             )
@@ -146,7 +148,9 @@ def _chosen(study: Study, prepared: ReadySearch) -> Chosen | None:
     return choose_winner(study, _trials(study, prepared), prepared.experiment)
 
 
-def _spec(prepared: ReadySearch, budget: SearchBudget | None, suggestion: Suggestion) -> TrainingSpec:
+def _spec(
+    sweep: SweepFolder, prepared: ReadySearch, budget: SearchBudget | None, suggestion: Suggestion
+) -> TrainingSpec:
     """Return a trial's specification. The ledger must have reserved budget for its mechanism and its score noise."""
     from tuner.privacy.accountant.mechanism import SampledGaussian
 
@@ -156,11 +160,33 @@ def _spec(prepared: ReadySearch, budget: SearchBudget | None, suggestion: Sugges
         prepared.plan,
         parameters=dict(suggestion.parameters),
         number=suggestion.number,
+        committed=suggestion.committed,
+        initial=_start_of(sweep, prepared, suggestion),
     )
     if budget is not None:
         budget.check_mechanism(suggestion.trial_id, SampledGaussian(spec.sample_rate, spec.noise_multiplier))
         budget.check_scores(protected=spec.score_noise is not None)
     return spec
+
+
+def _start_of(sweep: SweepFolder, prepared: ReadySearch, suggestion: Suggestion) -> Path | None:
+    """Return the checkpoint from whose weights a trial starts, or None for the public initialisation.
+
+    With `start: best_trial`, the committed run starts from the last weights of the best trial, which are charged.
+    """
+    commit = prepared.plan.commit
+    if not suggestion.committed or commit is None or commit.start == "scratch":
+        return None
+    if checkpoint_path(sweep.work, suggestion.trial_id) is not None:
+        return None  # the run continues from its own checkpoint
+    found = checkpoint_path(sweep.work, suggestion.source)
+    if found is None:
+        raise TunerError(
+            "checkpoint-missing",
+            f"The committed run starts from the weights of trial {suggestion.source}, whose checkpoint is missing in "
+            f"{sweep.work}. Restore it from a copy, then resume the sweep.",
+        )
+    return found
 
 
 def _what_it_costs(sweep: SweepFolder, prepared: ReadySearch, study: Study | None, budget: SearchBudget | None) -> str:
@@ -177,16 +203,28 @@ def _what_it_costs(sweep: SweepFolder, prepared: ReadySearch, study: Study | Non
 
 def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget: SearchBudget) -> str:
     plan = prepared.plan
-    promised, again, more, scores = budget.outstanding(), 0, 0, 0
+    promised, again, more, scores, earlier = budget.outstanding(), 0, 0, 0, 0
     for trial in _trials(study, prepared):
         if trial.state is not TrialStatus.RUNNING or trial.id not in promised:
             continue
         checkpoint = checkpoint_path(sweep.root, trial.id)
         held = 0 if checkpoint is None else checkpoint_step(checkpoint)
-        rest, kept = plan.shape_of(trial.parameters).remaining(held), promised[trial.id]
+        shape, kept = plan.shape_of(trial.parameters, committed=trial.committed), promised[trial.id]
+        rest = shape.remaining(held)
+        if trial.committed:
+            earlier = max(rest.steps - kept.steps, 0)
+            continue
+        if plan.full_runs is not None:  # its reservation ends at its next pause
+            until = min(held + kept.steps + max(budget.charged_steps(trial.id) - held, 0), shape.steps)
+            rest = shape.between(held, until, again=held > 0)
         again += max(budget.charged_steps(trial.id) - held, 0)
         more += max(rest.steps - kept.steps, 0)
         scores += max(rest.releases - kept.releases, 0)
+    if earlier:
+        return (
+            f"{plural(earlier, 'charged step')} of the committed run {'is' if earlier == 1 else 'are'} in no "
+            f"checkpoint, so a resume ends this run {plural(earlier, 'step')} earlier than planned."
+        )
     if not more and not scores:
         return "Every charged step is in a checkpoint, so a resume repeats no step."
     view = budget.view()
@@ -263,6 +301,8 @@ def _conclude(
                 f"MLflow: {sent}. Send the rest later with: tune sync {unique_name(sweep)}{storage_option(sweep)}"
             )
     code = 0
+    if plan.commit is not None and stop.reason is StopReason.DONE and report.committed is None:
+        code = TunerError.exit_code  # nothing is released
     if not any(trial.state in {TrialStatus.COMPLETE, TrialStatus.PRUNED} for trial in trials):
         refused = stop.reason is StopReason.BUDGET and not trials
         code = BudgetRefusedError.exit_code if refused else TunerError.exit_code

@@ -15,10 +15,12 @@ from trainables.data import info
 from trainables.errors import TrainableError
 from tuner.errors import BudgetRefusedError, TunerError
 from tuner.experiment import find_file, load_experiment
-from tuner.plan.comparison import comparison
+from tuner.plan.comparison import ModeRow, comparison
+from tuner.plan.full_runs import recommended
 from tuner.plan.shapes import rung_steps
+from tuner.privacy.modes import COMPOSITION
 from tuner.report.facts import claim_headline
-from tuner.report.plan_facts import plan_text, plan_warnings, search_facts
+from tuner.report.plan_facts import plan_text, plan_warnings, release_facts, search_facts
 from tuner.report.text import console, plan_panel
 from tuner.study.promotion import each_level
 from tuner.sweep.identity import naming_warnings
@@ -65,7 +67,7 @@ def plan_command(
     require_origin(prepared)
     datasets = ledger_states(prepared)
     refusal = dataset_refusal(prepared, datasets)
-    modes = comparison(prepared.plan) if prepared.plan.private else ()
+    modes = _comparison(prepared) if prepared.plan.private else ()
     seconds = _guess_wall_time(prepared) if timing else None
     if say is not None:
         show_plan(
@@ -91,6 +93,15 @@ def plan_command(
     return values, refusal
 
 
+def _comparison(prepared: ReadySearch) -> tuple[ModeRow, ...]:
+    plan, search = prepared.plan, prepared.experiment.search
+    full_runs = plan.full_runs
+    if full_runs is None and plan.trials > 1 and plan.mode is COMPOSITION:
+        full_runs = recommended(search, rung_steps(search.rungs, plan.dearest.longest))
+        full_runs = full_runs if full_runs < plan.trials else None
+    return comparison(plan, full_runs=full_runs)
+
+
 def show_plan(prepared: ReadySearch, datasets: Sequence[DatasetState], **more: Any) -> None:  # noqa: ANN401 - of `plan_text`
     """Print the plan and its warnings. `more` contains further arguments of `tuner.report.plan_facts.plan_text`."""
     words = plan_text(
@@ -99,7 +110,7 @@ def show_plan(prepared: ReadySearch, datasets: Sequence[DatasetState], **more: A
         source=prepared.source,
         datasets=datasets,
         warnings=_warnings(prepared, datasets),
-        search=search_facts(prepared.experiment),
+        search=(*release_facts(prepared.experiment, prepared.plan), *search_facts(prepared.experiment)),
         **more,
     )
     console().print(plan_panel(words))
@@ -190,7 +201,8 @@ def _guess_wall_time(prepared: ReadySearch) -> float:
             seconds += share * statistics.median(seconds_per_step(spec, steps=_TIMED_STEPS, at_most=_TIMED_SECONDS))
     trials = plan.trials_at_most or plan.trials_that_fit
     rounds = math.ceil(trials / experiment.resources.concurrent_trials) + (1 if plan.mode.searches_public else 0)
-    return seconds * plan.shape_of(costly).steps * rounds
+    steps = plan.shape_of(costly).steps * rounds
+    return seconds * (steps if plan.commit is None else steps + plan.commit.steps)
 
 
 class _MostExpensive:

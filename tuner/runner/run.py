@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tuner.executors.base import SpecFor
     from tuner.privacy.ledger.search_budget import SearchBudget
     from tuner.recorder.recorder import SweepInfo
+    from tuner.study.committed import Committed
     from tuner.study.driver import StudyDriver
     from tuner.study.types import Observer
     from tuner.sweep.folder import SweepFolder
@@ -95,7 +97,9 @@ def run_trials(
     from trainables.charge import NoCharge
     from tuner.executors.base import ExecutorSettings, TrialSetup
     from tuner.executors.registry import EXECUTORS
+    from tuner.plan.full_runs import search_levels
     from tuner.study.driver import StudyDriver
+    from tuner.study.rung_wise import asks_pruner
 
     experiment, plan = prepared.experiment, prepared.plan
     control = _StopOnRequest(sweep)
@@ -113,6 +117,11 @@ def run_trials(
         shape_of=plan.shape_of,
         cheapest=() if budget is None else plan.cheapest(),
         when_sure=experiment.search.when_sure,
+        committed=_committed(prepared),
+        levels=None
+        if plan.full_runs is None
+        else search_levels(experiment.search, plan.rungs, trials=trials, full_runs=plan.full_runs),
+        asks_pruner=asks_pruner(experiment.search.pruner.name),
     )
 
     def charge_for(trial_id: str) -> Charge:
@@ -128,6 +137,24 @@ def run_trials(
     )
     setup = TrialSetup(spec_for=spec_for, charge_for=charge_for, folder=sweep.work, stops_when_lost=stops_when_lost)
     return EXECUTORS["local" if options.local else "ray"](settings).run(driver, setup)
+
+
+def _committed(prepared: ReadySearch) -> Committed | None:
+    """Return the committed run that follows the search, or None if no run follows."""
+    from tuner.study.committed import Committed, choose_commit
+
+    experiment, plan = prepared.experiment, prepared.plan
+    if plan.commit is None:
+        return None
+    shape = plan.shape_of({}, committed=True)
+    choose = partial(
+        choose_commit,
+        space=experiment.space,
+        mode=experiment.search.metric.mode,
+        search=plan.shape_of({}),
+        committed=shape,
+    )
+    return Committed(shape=shape, choose=choose)
 
 
 def sweep_info(sweep: SweepFolder, prepared: ReadySearch, *, claim: str = "") -> SweepInfo:

@@ -131,6 +131,8 @@ def ready_to_resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions)
             f"drawn with mean {stored.search.trials} (got {wanted.search.trials}). Start a new sweep, "
             "which is charged in addition.",
         )
+    if stored.search.commit is not None and wanted.search.trials != stored.search.trials:
+        _require_uncommitted(sweep)
     plan = plan_from(sweeps.read_json(sweep.plan), trials=wanted.search.trials)
     experiment = located(wanted.with_noise(plan.nominal.noise_multiplier))
     request = experiment.dataset_request(options.data_dir or sweep.data_dir)
@@ -139,6 +141,18 @@ def ready_to_resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions)
     prepared = ReadySearch(path=sweep.experiment, experiment=experiment, request=request, about=about, plan=plan)
     check_startable(prepared)
     return prepared
+
+
+def _require_uncommitted(sweep: SweepFolder) -> None:
+    """Raise an InputError if the committed run has started. Then no further trial can change its configuration."""
+    from tuner.study.storage import stored_charges
+
+    if any(trial.committed for trial in stored_charges(sweep.work, sweep.id)):
+        raise InputError(
+            "resume-changes-setting",
+            f"`search.trials` of {sweep.id} cannot change, because its committed run has started. Start a new sweep, "
+            "which is charged in addition.",
+        )
 
 
 def write_resumed_sweep(sweep: SweepFolder, prepared: ReadySearch) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from tuner.study import views
 from tuner.study.best import best_score
 from tuner.study.protocols import StudySampler, pruner_of, sampler_of
+from tuner.study.rung_wise import paused_as
 from tuner.study.running_trial import stored
 from tuner.study.suggest import OptunaSuggest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from optuna.study import Study
     from optuna.trial import FrozenTrial, Trial
@@ -37,8 +40,9 @@ its best two configurations."""
 class Candidates:
     """Candidate configurations of a study. See `StudyDriver` for the arguments."""
 
-    def __init__(self, study: Study, space: Space, when_sure: WhenSure) -> None:
+    def __init__(self, study: Study, space: Space, when_sure: WhenSure, *, shows_paused: bool = False) -> None:
         self._study = study
+        self._shows_paused = shows_paused  # to the sampler, as trials that were pruned at their last report
         self._space = space
         self._when_sure = when_sure
 
@@ -52,7 +56,7 @@ class Candidates:
 
         Computing this number takes several queries of the ledger.
         """
-        return self._when_sure == "replicate" or self._sampler.wants_left
+        return self._when_sure == "replicate"
 
     def counts(self) -> tuple[int, int]:
         """Return how many configurations Optuna has proposed, and how many of these were not rejected."""
@@ -66,7 +70,8 @@ class Candidates:
 
     def waits(self) -> bool:
         """Return whether the next trial must wait for further reports of running trials."""
-        return self._sampler.waits(self._study)
+        with self._paused_shown():
+            return self._sampler.waits(self._study)
 
     def found(self) -> str:
         """Return the reason for ending the search early, or "" if the search continues.
@@ -101,8 +106,9 @@ class Candidates:
         exclusions = 0
         refused: list[dict[str, object]] = []  # configurations whose repetition did not fit the budget
         while not self.is_exhausted():
-            trial = self._ask(left, refused)
-            parameters = self._space.sample(OptunaSuggest(trial))
+            with self._paused_shown():
+                trial = self._ask(left, refused)
+                parameters = self._space.sample(OptunaSuggest(trial))
             excluded = self.excluded(trial) if exclusions < TRIES else ""
             if excluded:
                 self.reject(trial, excluded)
@@ -147,10 +153,15 @@ class Candidates:
         whole = self._sampler.draws_whole
         return whole and bool(frozen.params) and views.PARAMETERS not in frozen.user_attrs
 
+    def _paused_shown(self) -> AbstractContextManager[None]:
+        if not self._shows_paused:
+            return nullcontext()
+        import optuna
+
+        return paused_as(self._study, optuna.trial.TrialState.PRUNED)
+
     def _ask(self, left: float | None, refused: Sequence[dict[str, object]]) -> Trial:
         """Create an Optuna trial, with a new configuration or with one of the best two configurations."""
-        if self._sampler.wants_left:
-            self._sampler.tell_left(left)
         trials = self._study.get_trials(deepcopy=False)
         # Optuna's queue may contain a trial from a process that died. Optuna returns that trial first.
         if self._when_sure == "replicate" and left is not None and not any(map(is_waiting, trials)):

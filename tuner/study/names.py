@@ -4,7 +4,8 @@ This module does not import Optuna, so that experiment files can be checked quic
 
 The options of Optuna's samplers and pruners are the parameters of Optuna's constructors. Parameters that take functions
 are omitted. `seed` is omitted too, because the experiment file sets it for the whole search. A test compares the
-options with those of Optuna. The samplers `grid`, `bounded` and `unimodal` and the pruner `unimodal` are our own.
+options with those of Optuna. The samplers `grid`, `bounded`, `unimodal` and `surrogate` and the pruner
+`unimodal` are our own.
 
 To add a sampler NAME, write the module `tuner.study.samplers.NAME` with a function `build`, and add an entry here. To
 add a pruner of our own, do the same in `tuner.study.pruners`. A pruner of Optuna needs only an entry here.
@@ -32,7 +33,8 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
     "grid": ("points",),
     "gp": ("n_startup_trials", "deterministic_objective"),
     "bounded": ("explore", "ratio"),
-    "unimodal": ("tolerance", "others", "sure", "at_once", "stagger", "audits"),
+    "unimodal": ("tolerance", "others", "sure", "at_once", "stagger"),
+    "surrogate": ("starts",),
 }
 """Option names of each sampler, with the sampler's name as key."""
 
@@ -48,7 +50,7 @@ PRUNERS: dict[str, tuple[str, ...]] = {
     "patient": ("wrapped_pruner", "patience", "min_delta"),
     "threshold": ("lower", "upper", "n_warmup_steps", "interval_steps"),
     "wilcoxon": ("p_threshold", "n_startup_steps"),
-    "unimodal": ("tolerance", "risk", "strict", "runs", "fallback"),
+    "unimodal": ("tolerance", "risk", "strict", "fallback"),
 }
 """Option names of each pruner, with its name as key. All step counts in options are numbers of training steps."""
 

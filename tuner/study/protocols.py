@@ -41,16 +41,10 @@ class StudySampler(Protocol):
         points: number of configurations that the sampler can propose, or None if the number is unlimited.
         draws_whole: whether all values of a candidate are drawn together. If so, a resumed search rejects a candidate
             whose values were not all stored, because the missing values would come from another draw.
-        wants_left: whether the driver must call `tell_left`. For this call, it queries the ledger several times.
     """
 
     points: int | None = None
     draws_whole: bool = False
-    wants_left: bool = False
-
-    def tell_left(self, left: float | None) -> None:
-        """Receive how many complete trials the budget still allows, including the next one. None means unknown."""
-        return
 
     def waits(self, study: Study) -> bool:
         """Return whether the next trial must wait for further reports of running trials."""

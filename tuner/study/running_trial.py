@@ -31,7 +31,10 @@ class RunningTrial:
         step: step of the last report, or of the checkpoint from which the trial resumed.
         reported: step of the last report, 0 before the first.
         forfeits: whether all that the trial has reserved is charged at its end.
+        granted: step up to which the trial's steps are reserved. 0 stands for its end.
+        scored: step of the checkpoint that the trial does not score again when it starts. 0 if there is none.
         problem: why the last report was invalid, or why the pruner stopped the trial. Empty if neither happened.
+        committed: whether it is the committed run. No pruner stops it.
     """
 
     trial: Trial
@@ -44,6 +47,9 @@ class RunningTrial:
     problem: str = ""
     reported: int = 0
     forfeits: bool = False
+    committed: bool = False
+    granted: int = 0
+    scored: int = 0
 
     @classmethod
     def of(cls, trial: Trial, frozen: FrozenTrial, *, mode: str, rungs: Sequence[int]) -> Self:
@@ -61,7 +67,14 @@ class RunningTrial:
             reported=view.step,
             # The outcome is written last. Without it the trial goes on, and may give back what it does not use.
             forfeits={views.FORFEITS, views.OUTCOME} <= frozen.user_attrs.keys(),
+            committed=view.committed,
+            granted=int(frozen.user_attrs.get(views.GRANTED, 0)),
         )
+
+    def grant(self, until: int) -> None:
+        """Store that the trial has reserved its steps up to `until`."""
+        self.granted = until
+        self.trial.set_user_attr(views.GRANTED, until)
 
     def store_end(self, study: Study, outcome: TrialStatus, reason: str) -> None:
         """Store the trial's steps, outcome and reason, then end the trial in Optuna."""
@@ -90,6 +103,7 @@ class RunningTrial:
             last_score=self.last_score,
             best_score=self.best_score,
             reason=reason,
+            committed=self.committed,
         )
 
 
@@ -127,6 +141,11 @@ class Announcements:
         """Announce a report of a trial."""
         for observer in self._observers:
             observer.trial_reported(view, step, dict(metrics))
+
+    def paused(self, view: TrialView) -> None:
+        """Announce that a trial pauses."""
+        for observer in self._observers:
+            observer.trial_paused(view)
 
     def finished(self, view: TrialView) -> None:
         """Announce the end of a trial, then mark it as announced.

@@ -93,6 +93,7 @@ class StoredCharge:
     number: int
     steps: int
     scores: int
+    committed: bool  # whether it is the committed run, which follows the search
 
 
 def stored_charges(folder: Path, name: str) -> list[StoredCharge]:
@@ -109,7 +110,13 @@ def stored_charges(folder: Path, name: str) -> list[StoredCharge]:
         if views.TRIAL_ID in trial.user_attrs:
             view = views.view_of(trial, mode="max", steps_planned=0)
             found.append(
-                StoredCharge(id=view.id, number=view.number, steps=view.step, scores=len(trial.intermediate_values))
+                StoredCharge(
+                    id=view.id,
+                    number=view.number,
+                    steps=view.step,
+                    scores=len(trial.intermediate_values),
+                    committed=view.committed,
+                )
             )
     return found
 

@@ -35,12 +35,14 @@ WhenSure: TypeAlias = Literal["go_on", "stop", "replicate"]
 class TrialStatus(StrEnum):
     """Status of a trial.
 
-    FAILED means that the training raised an error or its score was not a finite number. LOST means that the
-    infrastructure failed (a worker, a disk, the ledger), or that the rest of an interrupted trial did not fit the
-    budget. No record decides whether a trial is lost, so its cause is shown.
+    PAUSED means that the trial waits at a rung, with its checkpoint, for the steps of its next rung. FAILED means that
+    the training raised an error or its score was not a finite number. LOST means that the infrastructure failed (a
+    worker, a disk, the ledger), or that the rest of an interrupted trial did not fit the budget. No record decides
+    whether a trial is lost, so its cause is shown.
     """
 
     RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
     COMPLETE = "COMPLETE"
     PRUNED = "PRUNED"
     FAILED = "FAILED"
@@ -48,9 +50,10 @@ class TrialStatus(StrEnum):
 
 
 class Decision(StrEnum):
-    """Decision of the driver after a trial's report."""
+    """Decision of the driver after a trial's report. After PAUSE, the executor ends the trial's worker."""
 
     CONTINUE = "CONTINUE"
+    PAUSE = "PAUSE"
     PRUNE = "PRUNE"
     FAIL = "FAIL"
 
@@ -94,6 +97,7 @@ class TrialShape:
         steps: number of training steps.
         rungs: steps at which the trial reports, in increasing order. The last is `steps`.
         releases: number of protected scores, which is one per rung, or 0 if scores are outside the privacy guarantee.
+        save_every: number of steps after which a checkpoint is written between two rungs, or 0 for none.
     """
 
     batch_size: int = 0
@@ -102,6 +106,13 @@ class TrialShape:
     steps: int
     rungs: tuple[int, ...]
     releases: int = 0
+    save_every: int = 0
+
+    @property
+    def stops(self) -> tuple[int, ...]:
+        """Steps at which a checkpoint is written, in increasing order: the rungs, and those of `save_every`."""
+        between = range(self.save_every, self.steps, self.save_every) if self.save_every else ()
+        return tuple(sorted({*self.rungs, *between}))
 
     @property
     def ask(self) -> Ask:
@@ -114,26 +125,39 @@ class TrialShape:
         Without a checkpoint, `step` is 0. The resumed trial scores the checkpoint again, so the request
         includes this score.
         """
-        again = 1 if step > 0 else 0
-        scores = again + sum(rung > step for rung in self.rungs) if self.releases else 0
-        return Ask(self.steps - step, self.sample_rate, self.noise_multiplier, scores)
+        return self.between(step, self.steps, again=step > 0)
+
+    def between(self, step: int, until: int, *, again: bool = False) -> Ask:
+        """Return the budget request for the steps from `step` to `until` and for the scores at the rungs after `step`.
+
+        `again` adds a score, for a trial that scores its checkpoint at `step` again.
+        """
+        scores = again + sum(step < rung <= until for rung in self.rungs) if self.releases else 0
+        return Ask(until - step, self.sample_rate, self.noise_multiplier, scores)
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Trial that an executor must run now. Its steps are already reserved.
+    """Trial that an executor must run now. Its steps, or those up to its next pause, are already reserved.
 
     Attributes:
         trial_id: id of the trial in the ledger, the sweep's folder and the Optuna storage.
         number: Optuna's number of the trial, counted from 0.
         parameters: the flat parameters, including fixed parameters.
         shape: length, batch size and mechanism of the trial.
+        scored: step of the checkpoint whose score is already stored, so that the trial does not score it again. 0 if
+            there is none.
+        committed: whether this is the committed run, which follows the search and whose model is released.
+        source: id of the search's trial whose result the committed run follows; empty for every other trial.
     """
 
     trial_id: str
     number: int
     parameters: dict[str, object]
     shape: TrialShape
+    scored: int = 0
+    committed: bool = False
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -162,6 +186,7 @@ class TrialView:
     last_score: float | None = None
     best_score: float | None = None
     reason: str = ""
+    committed: bool = False  # whether it is the committed run, which follows the search
 
 
 class Unleased(Protocol):
@@ -179,11 +204,13 @@ class Unleased(Protocol):
 class BudgetGate(Protocol):
     """Protocol of the privacy budget, with the methods that the driver needs. `trial` is a trial id."""
 
-    def fits(self, ask: Ask) -> bool:
-        """Return whether all requested steps and scores could be reserved now."""
+    def fits(self, *asks: Ask) -> bool:
+        """Return whether all requested steps and scores could be reserved together now."""
 
-    def reserve(self, trial: str, ask: Ask) -> None:
+    def reserve(self, trial: str, ask: Ask, *, rung: bool = False) -> None:
         """Reserve steps and scores for the trial, in addition to earlier reservations with the same mechanism.
+
+        `rung` says that the trial has taken all that it had reserved, and reserves its next rung.
 
         Raises:
             tuner.errors.BudgetRefusedError: the request does not fit the budget. Nothing was reserved.
@@ -221,6 +248,10 @@ class Observer(Protocol):
 
     def trial_reported(self, trial: TrialView, step: int, metrics: dict[str, float]) -> None:
         """Handle the metrics that a trial reported at `step`."""
+        return
+
+    def trial_paused(self, trial: TrialView) -> None:
+        """Handle a trial that pauses at a rung. `trial_started` follows if it is promoted, or else `trial_finished`."""
         return
 
     def trial_finished(self, trial: TrialView) -> None:

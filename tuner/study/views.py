@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 __all__ = [
+    "COMMITTED",
     "FORFEITS",
+    "GRANTED",
     "OUTCOME",
     "PARAMETERS",
     "REASON",
@@ -21,12 +23,15 @@ __all__ = [
     "RUNGS",
     "STEPS_TAKEN",
     "TRIAL_ID",
+    "is_paused",
     "learning_curve",
     "read_trials",
     "view_of",
 ]
 
 # Names of the user attributes that the driver writes to Optuna's trials. Analysts see the values.
+COMMITTED = "committed"
+"""Attribute of the committed run: the id of the trial of the search from which it follows."""
 TRIAL_ID = "trial_id"
 PARAMETERS = "parameters"
 OUTCOME = "outcome"
@@ -34,6 +39,9 @@ STEPS_TAKEN = "steps_taken"
 REASON = "reason"
 FORFEITS = "forfeits"
 """Attribute of a trial whose training raised an error: all that it had reserved is charged at its end."""
+GRANTED = "granted"
+"""Attribute of a trial of a rung-wise search: the step up to which it has reserved its steps. After its report at this
+step, the trial is paused."""
 RUNGS = "rungs"
 """Attribute with a pair [step of the longest trial, step of this trial] for each rung. It is stored only for a trial
 whose rungs differ from the rungs of the longest trial."""
@@ -60,17 +68,29 @@ def view_of(trial: FrozenTrial, *, mode: str, steps_planned: int) -> TrialView:
     curve = learning_curve(trial)
     scores = [score for _, score in curve]
     own = _own_steps(trial)
+    planned, step = max(own.values()) if own else steps_planned, curve[-1][0] if curve else 0
+    state = _STATES.get(trial.state.name) or _failed(attributes.get(OUTCOME))
+    if is_paused(trial) and step < planned:
+        state = TrialStatus.PAUSED
     return TrialView(
         id=str(attributes[TRIAL_ID]),
         number=trial.number,
         parameters=dict(attributes.get(PARAMETERS, trial.params)),
-        state=_STATES.get(trial.state.name) or _failed(attributes.get(OUTCOME)),
-        step=attributes.get(STEPS_TAKEN, curve[-1][0] if curve else 0),
-        steps_planned=max(own.values()) if own else steps_planned,
+        state=state,
+        step=attributes.get(STEPS_TAKEN, step),
+        steps_planned=planned,
         last_score=scores[-1] if scores else None,
         best_score=best_score(scores, mode=mode),
         reason=str(attributes.get(REASON, "")),
+        committed=COMMITTED in attributes,
     )
+
+
+def is_paused(trial: FrozenTrial) -> bool:
+    """Return whether a stored trial has reported at the step up to which it has reserved its steps."""
+    curve = learning_curve(trial)
+    granted = trial.user_attrs.get(GRANTED)
+    return trial.state.name == "RUNNING" and bool(curve) and granted is not None and int(granted) <= curve[-1][0]
 
 
 def _failed(outcome: object) -> TrialStatus:

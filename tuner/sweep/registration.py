@@ -119,14 +119,25 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
             "method": plan.method,
             "model": plan.model,
             "trials": plan.trials,
+            **(
+                {} if plan.full_runs is None else {"full_runs": plan.full_runs, "steps_per_trial": plan.steps_per_trial}
+            ),
             "settings": settings_hash(prepared.experiment, ledger.id),
             "plan": plan_hash(plan),
             "split": split_of(prepared.experiment),
+            **({} if plan.commit is None else {"commit": {"share": plan.commit.share, "start": plan.commit.start}}),
+            **_probes(prepared),
             **own,
             **chosen,
         },
     )
     remember_head(sweep, ledger)
+
+
+def _probes(prepared: ReadySearch) -> dict[str, object]:
+    """Return the share of the loss probes, for a search whose trials may have the schedule gen."""
+    share = dict(prepared.experiment.space.parameters).get("schedule.gen.probe_share")
+    return {} if share is None else {"probe_share": share.to_spec()}
 
 
 def division_of(ledger: Ledger, experiment: Experiment, request: DatasetRequest) -> Division | None:

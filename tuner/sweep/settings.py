@@ -22,7 +22,7 @@ __all__ = ["check_same", "located", "plan_hash", "settings_hash", "split_of"]
 _MAY_CHANGE = ("search.trials", "search.when_sure", "resources.", "tracking.", "storage", "dataset.path")
 _BY_TRIALS = ("trials", "trials_that_fit", "trials_at_most", "epsilon_planned")
 # Text and figures about the cap. No claim depends on them.
-_BESIDE = ("cap_reason", "alternatives")
+_BESIDE = ("cap_reason", "alternatives", "rung_wise")
 
 
 def check_same(stored: Experiment, wanted: Experiment) -> None:

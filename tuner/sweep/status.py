@@ -101,6 +101,11 @@ def request_stop(sweep: SweepFolder) -> str:
     sweep.stop_request.touch()
     if sweep.hides_runs:
         return f"{sweep.id} stops soon and releases nothing. It stays charged. Resume with: {resume_command(sweep)}"
+    if load_experiment(sweep.experiment).search.commit is not None:
+        return (
+            f"{sweep.id}: running trials finish, and no new one starts. A committed run that has not started does not "
+            f"start, so nothing is released. Resume with: {resume_command(sweep)}"
+        )
     return f"{sweep.id}: running trials finish, no new one starts, and the rest of the budget is kept"
 
 

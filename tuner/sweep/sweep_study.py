@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from search_spaces.domains import is_number
 from tuner.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from optuna.pruners import BasePruner
     from optuna.samplers import BaseSampler
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
 
     from tuner.experiment import Experiment
     from tuner.plan.plan import Plan
+    from tuner.study.surrogate.setting import SearchSetting
     from tuner.study.unimodal.options import Unimodality
     from tuner.sweep.folder import SweepFolder
 
-__all__ = ["check_search", "open_sweep_study"]
+__all__ = ["check_search", "open_sweep_study", "search_setting"]
 
 
 def open_sweep_study(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> Study:
@@ -78,6 +80,32 @@ def _sampler(experiment: Experiment, rungs: Sequence[int], trials_before: int, p
         space=experiment.space,
         secret=experiment.mode.runs_hidden,
         unimodality=_unimodality(experiment, rungs, plan),
+        setting=search_setting(experiment, rungs, plan),
+    )
+
+
+def search_setting(experiment: Experiment, rungs: Sequence[int], plan: Plan | None) -> SearchSetting:
+    """Return what the surrogate must know about a search whose final run is one of its trials.
+
+    The root of the model's dimension is left out of the noise-to-signal ratio, because it is the same for all trials.
+    """
+    from tuner.study.surrogate.setting import SearchSetting
+
+    share = experiment.dataset.validation.fraction
+    size, blurred = (None, 0.0) if plan is None else _scored_on(plan)
+    sigma, batch = (1.0, 1.0) if plan is None else (plan.nominal.noise_multiplier, plan.batch_size)
+
+    def noise_of(parameters: Mapping[str, object]) -> float:
+        own = (parameters.get(name, usual) for name, usual in (("noise_multiplier", sigma), ("batch_size", batch)))
+        multiplier, size = (float(value) if is_number(value) else 1.0 for value in own)
+        return (multiplier if multiplier > 0 else 1.0) / size  # a study without noise has one level of it
+
+    return SearchSetting(
+        last_step=rungs[-1],
+        noise_of=noise_of,
+        records=None if size is None else size * share / (1 - share),
+        blur=blurred,
+        is_accuracy=experiment.search.metric.name == "validation_accuracy",
     )
 
 
@@ -101,11 +129,35 @@ def _unimodality(experiment: Experiment, rungs: Sequence[int], plan: Plan | None
     scored = None if size is None else size * share / (1 - share)
     usual = usual_tolerance(search.metric.name, scored, blurred)
     return Unimodality(
-        parameters=unimodal_parameters(experiment.space),
+        parameters=unimodal_parameters(experiment.space, _perturbation(experiment, plan)),
         last_step=rungs[-1],
         tolerance=next((float(each) for each in tolerances if each is not None), usual),
         full_from=full_fidelity_from(experiment.space, rungs),
     )
+
+
+def _perturbation(experiment: Experiment, plan: Plan | None) -> float | None:
+    """Return the standard deviation that a smoothing radius of 1 adds to each weight, or None if it is unknown.
+
+    It is η · σ · C / b. Of a searched factor, the geometric mean of the bounds is taken.
+    """
+    from search_spaces import PARAMETERS
+
+    if plan is None or not plan.private:
+        return None
+    domains, planned = dict(experiment.space.parameters), {"noise_multiplier": plan.nominal.noise_multiplier}
+    found = 1.0 / plan.batch_size
+    for name in ("learning_rate", "noise_multiplier", "max_grad_norm"):
+        domain = domains.get(name)
+        if domain is None and name in planned:
+            found *= planned[name]
+            continue
+        grid = (domain or PARAMETERS[name].default).grid(2)
+        ends = [float(value) for value in grid if isinstance(value, int | float)]
+        if not ends or min(ends) <= 0:
+            return None
+        found *= (ends[0] * ends[-1]) ** 0.5
+    return found
 
 
 def _scored_on(plan: Plan) -> tuple[int, float]:

@@ -9,6 +9,8 @@ from tuner.plan.plan import mechanism_of
 from tuner.study.promotion import with_steps
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from trainables.data import DatasetRequest
     from trainables.training import TrainingSpec
     from tuner.experiment import Experiment
@@ -25,8 +27,12 @@ def training_spec(
     parameters: dict[str, object],
     number: int,
     seed: int | None = None,
+    committed: bool = False,
+    initial: Path | None = None,
 ) -> TrainingSpec:
-    """Return the specification of a trial with these parameters.
+    """Return the specification of a trial with these parameters, or of the committed run.
+
+    The training starts from the weights of the checkpoint `initial`, or from the public initialisation if it is None.
 
     Without a `seed`, the trial's number is added to the experiment's seed, so that trials also differ in their
     initialisation. A sealed search uses a random seed (`tuner.sweep.sealed.SealedRuns.seed_of`), because a seed that
@@ -35,7 +41,7 @@ def training_spec(
     from trainables.training import TrainingSpec
 
     trainable, privacy, resources = experiment.trainable, experiment.privacy, experiment.resources
-    shape = plan.shape_of(parameters)
+    shape = plan.shape_of(parameters, committed=committed)
     return TrainingSpec(
         method=trainable.method,
         model=trainable.model,
@@ -59,6 +65,7 @@ def training_spec(
         threads=max(1, int(resources.cpus_per_trial)),
         device="auto" if resources.gpus_per_trial else "cpu",
         score_noise=plan.score_noise,
+        initial=None if initial is None else str(initial),
     )
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["By", "Chosen", "choose_winner", "is_unimodal"]
 
-By = Literal["curve", "score"]
-"""Rule that chooses the winning trial."""
+By = Literal["commit", "curve", "score"]
+"""Rule that chooses the winning trial. `commit` is the committed run, which no score chooses."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,18 @@ def choose_winner(
 ) -> Chosen | None:
     """Return the study's winning trial, or None if no trial is complete.
 
+    If a committed run follows the search, it is the winner, whatever it scored, and there is no winner before it is
+    complete. With `by`, the winner is a trial of the search instead.
+
     By default, the curve decides in a public search, whose models are discarded, and the score decides in every other
     search. The score also decides if there is no usable curve. No curve is usable if the search is not
     unimodal, if its assumption of a single maximum was rejected, or if the maximum is not estimated yet.
     """
     mode = experiment.search.metric.mode
+    if experiment.search.commit is not None and by in (None, "commit"):
+        run = best_trial((trial for trial in trials if trial.committed), mode=mode)
+        return None if run is None else Chosen(run, "commit", f"trial {run.number} is the committed run")
+    trials = [trial for trial in trials if not trial.committed]
     best = best_trial(trials, mode=mode)
     if best is None:
         return None

@@ -29,6 +29,13 @@ def test_realised_delta_never_exceeds_the_claim_in_any_mode(cases: int, seed: in
     assert all(outcome.closest > (0.5 if "learning" in outcome.mode else 0.9) for outcome in found), found
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_realised_delta_of_a_committed_run_never_exceeds_the_claim() -> None:
+    (found,) = run_cases(10_000, 3, modes=("committed run",))
+    assert (found.violations, found.closest > 0.9) == (0, True)
+
+
 @pytest.mark.parametrize(("fault", "mode"), [(fault, mode) for fault, modes in FAULTS.items() for mode in modes])
 def test_a_planted_fault_is_caught_by_the_same_enumeration(fault: str, mode: str) -> None:
     (outcome,) = run_cases(200, 1, fault=fault, modes=(mode,))

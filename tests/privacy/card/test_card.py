@@ -84,6 +84,33 @@ def test_a_sealed_search_tells_nothing_of_the_number_of_its_runs(cards: dict[str
     assert cards["total_steps"]["spent"]["trials"] == 2
 
 
+@pytest.mark.parametrize("share", [0.1, "much"])
+def test_the_card_names_both_releases_of_a_step_with_probes(ledger: Ledger, share: object) -> None:
+    """A searched share is the winner's own. One that is none, which only a forged card has, makes no release."""
+    open_first(ledger, **KINDS["total_steps"], details={"probe_share": {"log_uniform": [0.01, 0.2]}})
+    ledger.reserve("first", "a", 120, mechanism=MECHANISM)
+    lease(ledger, "first", "a", 120)
+    ledger.close_search("first")
+    card = issue_card(ledger, replace(FACTS, parameters={"schedule": "gen", "schedule.gen.probe_share": share}))
+    noises = [release["noise_multiplier"] for release in card["winner"]["releases"]]
+    if share == 0.1:
+        gradient, probes = noises
+        assert gradient == pytest.approx(MECHANISM.noise_multiplier / 0.9**0.5)
+        assert (gradient**-2 + probes**-2) ** -0.5 == pytest.approx(card["winner"]["noise_multiplier"])
+        assert check_card(card_text(card), ledger, page=render_markdown(card)).ok
+    else:
+        assert noises == [MECHANISM.noise_multiplier]
+    assert "two Gaussian releases" in card["training_cap"]["mechanism"]
+    assert "loss probes" in str(card["assumptions"])
+
+
+def test_other_searches_have_one_release_a_step(cards: dict[str, dict[str, Any]]) -> None:
+    card = cards["total_steps"]
+    assert [each["noise_multiplier"] for each in card["winner"]["releases"]] == [MECHANISM.noise_multiplier]
+    assert "two Gaussian releases" not in card["training_cap"]["mechanism"]
+    assert "loss probes" not in str(card["assumptions"])
+
+
 def test_a_sealed_winner_must_be_a_run_that_the_search_may_make(ledger: Ledger) -> None:
     open_first(ledger, **KINDS["sealed"])
     facts = replace(FACTS, winner="winner", winner_run=(MECHANISM, 120), sampler="random")

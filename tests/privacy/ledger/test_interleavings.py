@@ -194,6 +194,28 @@ class Scheduler(RuleBasedStateMachine):
             self.reserve(trial, repeated, 0, 0)  # type: ignore[call-arg]
             self.lease(trial, "training", "all")  # type: ignore[call-arg]
 
+    def account(self, trial: str) -> TrialAccount:
+        return self.ledger.search_state("s").training.account(trial)
+
+    @rule(trial=trials, steps=st.integers(1, 12))
+    def promote(self, trial: str, steps: int) -> None:
+        """The steps of the next rung: only of a trial that has taken all it had reserved, and never beyond the cap."""
+        mechanism, pool = self.of(trial, 0), "training"
+        finished = self.leased[pool][trial] > 0 and not self.outstanding(pool, trial)
+        fits, restarts = self.fits(pool, mechanism, steps), self.account(trial).restarts
+        try:
+            self.ledger.reserve_together("s", trial, {pool: steps}, mechanism=mechanism, rung=True)
+        except BudgetRefusedError:
+            assert not fits
+        except LedgerError:
+            assert trial in self.dead or not finished
+        else:
+            assert finished
+            assert fits is not False
+            assert trial not in self.dead
+            assert self.account(trial).restarts == restarts
+            self.promised(pool, trial, steps, mechanism)
+
     @rule(trial=trials, pool=pools)
     def close_and_reopen(self, trial: str, pool: str) -> None:
         self.ledger.close_search("s")

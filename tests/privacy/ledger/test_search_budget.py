@@ -229,6 +229,30 @@ def test_a_trial_that_was_cut_off_is_told_so(ledger: Ledger, search: str) -> Non
     assert budget.charge_for("b").restarts() == 0
 
 
+def test_a_next_rung_is_no_restart_and_is_held_against_the_cap(ledger: Ledger) -> None:
+    open_search(ledger, "s", filter=TotalSteps(MECHANISM, 100), **SCORES)
+    budget = SearchBudget(ledger, "s")
+    charge = budget.charge_for("a")
+    with raises_code(LedgerError, "rung-not-finished"):
+        budget.reserve("a", Ask(40), rung=True)  # it has no first rung yet
+    budget.reserve("a", Ask(40, releases=1))
+    charge.lease(30, **MECHANISM.body())
+    with raises_code(LedgerError, "rung-not-finished"):
+        budget.reserve("a", Ask(40, releases=1), rung=True)
+    charge.lease(10, **MECHANISM.body())
+    charge.release(noise=RELEASE.noise_multiplier)
+    budget.reserve("a", Ask(40, releases=1), rung=True)
+    assert charge.restarts() == 0, "nothing was lost, so its leases stay as long"
+    assert budget.fits(Ask(20))
+    assert not budget.fits(Ask(10), Ask(11)), "two requests are held against the cap together"
+    charge.lease(40, **MECHANISM.body())
+    with raises_code(BudgetRefusedError, "cap-exceeded"):
+        budget.reserve("a", Ask(21), rung=True)
+    budget.reserve("a", Ask(20))
+    assert charge.restarts() == 1, "what is not a next rung repeats steps"
+    ledger.verify_chain()
+
+
 @pytest.mark.parametrize("restarts", [0, 1])
 def test_a_forfeited_trial_leaves_the_ledger_as_if_it_had_gone_on(ledger: Ledger, restarts: int) -> None:
     """No count tells at which step it stopped, not even the number of entries, which a privacy card shows."""

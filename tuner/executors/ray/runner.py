@@ -82,6 +82,7 @@ class _Placed:
     lost: int = 0
     lost_in_a_row: int = 0  # lost workers since the trial's last report
     again_at: float | None = None
+    ray_id: str = ""  # the Ray trial that has it now; a trial that was paused, or lost its worker, gets another one
 
 
 class _Bridge:
@@ -150,12 +151,16 @@ class _Bridge:
         placed.again_at = None
         with self._guard():
             if self.driver.restarted(placed.suggestion.trial_id):
+                # A committed run may now end earlier.
+                shape = self.driver.shape_of_trial(placed.suggestion.trial_id)
+                placed.suggestion = replace(placed.suggestion, shape=shape)
                 return self._place(ray_id, placed.suggestion)
             del self._placed[placed.suggestion.trial_id]  # the driver has finished it as LOST
         return None
 
     def _place(self, ray_id: str, suggestion: Suggestion) -> dict[str, object]:
         self._ours[ray_id] = suggestion.trial_id
+        self._placed[suggestion.trial_id].ray_id = ray_id
         return {REQUEST: self._loop_of(suggestion)}
 
     def added(self, ray_id: str) -> None:
@@ -174,7 +179,7 @@ class _Bridge:
     def result(self, ray_id: str, result: Mapping[str, Any]) -> bool:
         """Act on a worker's report, and return whether the trial continues."""
         trial_id = self._ours[ray_id]
-        if self.over or not self.driver.is_running(trial_id):
+        if self.over or not self._has_it(ray_id):
             return False
         self._placed[trial_id].lost_in_a_row = 0
         with self._guard():
@@ -194,7 +199,7 @@ class _Bridge:
     def lost(self, ray_id: str) -> None:
         """Schedule the restart of a trial that lost its worker, or lose it after too many restarts."""
         trial_id = self._ours[ray_id]
-        if self.over or not self.driver.is_running(trial_id):
+        if self.over or not self._has_it(ray_id):
             return
         placed = self._placed[trial_id]
         placed.lost += 1
@@ -205,6 +210,11 @@ class _Bridge:
         with self._guard():
             lose(self.driver, self.setup, trial_id, _LOST)
 
+    def _has_it(self, ray_id: str) -> bool:
+        """Return whether a Ray trial has one of our running trials, which was not given to another one since."""
+        trial_id = self._ours[ray_id]
+        return self.driver.is_running(trial_id) and self._placed[trial_id].ray_id == ray_id
+
     def _loop_of(self, suggestion: Suggestion) -> TrainingLoop:
         charge = self.setup.charge_for(suggestion.trial_id)
         return TrainingLoop(
@@ -214,6 +224,8 @@ class _Bridge:
             folder=self.setup.folder,
             trial_id=suggestion.trial_id,
             rung_steps=suggestion.shape.rungs,
+            saves=suggestion.shape.stops,
+            scored=suggestion.scored,
         )
 
     @contextmanager

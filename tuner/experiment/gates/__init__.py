@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tuner.experiment.gates.caps import CAP_GATES
+from tuner.experiment.gates.commit import COMMIT_GATES
 from tuner.experiment.gates.data import DATA_GATES
 from tuner.experiment.gates.finding import Draft, Gate
 from tuner.experiment.gates.modes import MODE_GATES
@@ -19,6 +20,7 @@ GATES: tuple[Gate, ...] = (
     *PRIVACY_GATES,
     *SEARCH_GATES,
     *CAP_GATES,
+    *COMMIT_GATES,
     *MODE_GATES,
     *UNIMODAL_GATES,
 )

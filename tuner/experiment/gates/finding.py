@@ -21,6 +21,7 @@ from trainables.data import public_train_size
 from trainables.errors import DatasetError
 from trainables.methods import METHODS
 from tuner.experiment.model import Experiment
+from tuner.experiment.prior import ONE_RUN, with_prior
 from tuner.experiment.resolving import with_defaults
 from tuner.experiment.yamlfile import Path
 from tuner.privacy.modes import COMPOSITION, MODES, Mode
@@ -68,11 +69,11 @@ class Draft:
 
         A domain at `privacy.noise_multiplier` is part of the space.
         """
-        raw = self.experiment.search.space
-        if not raw and self.method is not None and self.experiment.search.trials > 1:
-            raw = default_space(self.method)
+        raw: Mapping[str, object] = self.experiment.search.space
+        if not raw and self.method is not None:
+            raw = default_space(self.method) if self.experiment.search.trials > 1 else ONE_RUN
         try:
-            return parse_space({**raw, **self._moved}, method=self.method)
+            return parse_space(with_prior({**raw, **self._moved}, self.experiment), method=self.method)
         except SpaceError as error:
             return error
 

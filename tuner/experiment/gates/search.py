@@ -11,6 +11,7 @@ from tuner.errors import InputError
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
 from tuner.experiment.sections import Component
 from tuner.experiment.wording import nearest
+from tuner.privacy.modes import COMPOSITION
 from tuner.study.names import PRUNERS, SAMPLERS, canonical_pruner, canonical_sampler, pruner_problems
 from tuner.study.samplers.ratio import ratio_of
 
@@ -142,4 +143,39 @@ def promotion(draft: Draft) -> Iterator[GateFinding]:
             )
 
 
-SEARCH_GATES: tuple[Gate, ...] = (sampler, pruner, space, augmentation, several_configurations, metric, promotion)
+@gate("search.full_runs", "search.trials", "privacy.accounting", "privacy.private")
+def full_runs(draft: Draft) -> Iterator[GateFinding]:
+    """Allow `full_runs` only in an open, charged search, and at most as many runs as trials."""
+    search, key, remove = (
+        draft.experiment.search,
+        "search.full_runs",
+        "Remove the key, or write `accounting: composition`.",
+    )
+    if search.full_runs is None:
+        return
+    if draft.mode.runs_hidden:
+        rule = (
+            "a sealed search makes complete, independent runs, but with full_runs the scores decide how far a run goes"
+        )
+        yield GateFinding("full-runs-needs-composition", key, rule, remove)
+    elif draft.mode is not COMPOSITION:
+        rule = "a search on public records charges nothing, so there are no steps to plan for"
+        yield GateFinding("full-runs-needs-composition", key, rule, remove)
+    elif not draft.experiment.privacy.private:
+        rule = "a search that is not private charges nothing, so there are no steps to plan for"
+        yield GateFinding("full-runs-needs-composition", key, rule, "Remove the key, or write `private: true`.")
+    elif search.full_runs != "auto" and search.full_runs > search.trials:
+        rule = f"must be at most `search.trials` = {search.trials}, because no trial trains for more than one whole run"
+        yield GateFinding("full-runs-above-trials", key, rule, "Lower full_runs, or write auto.")
+
+
+SEARCH_GATES: tuple[Gate, ...] = (
+    sampler,
+    pruner,
+    space,
+    augmentation,
+    several_configurations,
+    metric,
+    promotion,
+    full_runs,
+)

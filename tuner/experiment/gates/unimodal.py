@@ -102,10 +102,6 @@ def when_sure(draft: Draft) -> Iterator[GateFinding]:
             "compute the probability that a trial is near the best one"
         )
         yield GateFinding("when-sure-sampler", key, rule, "Write `sampler: unimodal`, or go_on.")
-    elif search.when_sure == "replicate" and "pruner" in search.unimodal_parts and search.pruner.options.get("runs"):
-        rule = "`when_sure: replicate` compares complete runs, but the option `runs` stops runs with low scores"
-        fix = "Remove the key, or write `when_sure: stop`."
-        yield GateFinding("replicate-with-runs", "search.pruner.runs", rule, fix)
 
 
 UNIMODAL_GATES: tuple[Gate, ...] = (options, tolerances, parameter, when_sure)

@@ -250,7 +250,13 @@ class Ledger(LedgerReader):
         self.reserve_together(search, trial, {pool: steps}, mechanism=mechanism)
 
     def reserve_together(
-        self, search: str, trial: str, steps: Mapping[str, int], *, mechanism: SampledGaussian | None = None
+        self,
+        search: str,
+        trial: str,
+        steps: Mapping[str, int],
+        *,
+        mechanism: SampledGaussian | None = None,
+        rung: bool = False,
     ) -> None:
         """Reserve steps of one or both pools for a new or running trial. Either all of them are reserved, or none.
 
@@ -260,12 +266,15 @@ class Ledger(LedgerReader):
             steps: number of steps to reserve in each pool.
             mechanism: mechanism of all training steps of the trial. None means the mechanism that the trial reserved
                 before, or else the search's only mechanism.
+            rung: whether these are the steps of the trial's next rung. The trial must have taken all that it has
+                reserved. Every other reservation after the first lease is of steps that the trial repeats.
 
         Raises:
             BudgetRefusedError: the filter does not admit the steps, or the owner has lowered the data set's cap or the
                 user's share below the committed total.
             InputError: `mechanism` is None, the trial has reserved none before, and the search has several mechanisms.
-            LedgerError: the search is closed or sealed, or the trial is settled or has reserved another mechanism.
+            LedgerError: the search is closed or sealed, the trial is settled or has reserved another mechanism, or its
+                rung is not finished.
         """
         require_name(trial, "trial")
         for pool, each in steps.items():
@@ -276,6 +285,8 @@ class Ledger(LedgerReader):
                     continue
                 state = require_search(write.states, search)
                 body: dict[str, Any] = {"search": search, "trial": trial, "steps": each, "pool": pool}
+                if rung:
+                    body["rung"] = True
                 if pool in state.pools and not state.charged_whole:
                     body |= _priced(state.pools[pool], trial, mechanism if pool == TRAINING else None)
                 write(state.dataset, "reserve", body)

@@ -88,19 +88,31 @@ class SearchBudget:
         self.search = search
         ledger.search_state(search)
 
-    def fits(self, ask: Asked) -> bool:
-        """Return whether a new trial can reserve `ask` now. Another process may still reserve the budget first."""
-        state = self._ledger.search_state(self.search)
-        return all(
-            steps <= _left(state.pools.get(pool), mechanism)
-            for pool, steps, mechanism in ((TRAINING, ask.steps, _mechanism(ask)), (VALIDATION, ask.releases, None))
-            if steps
-        )
+    def fits(self, *asks: Asked) -> bool:
+        """Return whether all of `asks` can be reserved now, each by a trial of its own.
 
-    def reserve(self, trial: str, ask: Asked) -> None:
-        """Reserve all requested steps and scores for a trial, or raise `BudgetRefusedError` if they do not fit."""
+        Another process may still reserve the budget first.
+        """
+        pools = dict(self._ledger.search_state(self.search).pools)
+        for number, ask in enumerate(asks):
+            for name, steps, named in ((TRAINING, ask.steps, _mechanism(ask)), (VALIDATION, ask.releases, None)):
+                if not steps:
+                    continue
+                pool = pools.get(name)
+                mechanism = None if pool is None else named or pool.filter.only_mechanism
+                if pool is None or mechanism is None or steps > pool.left(mechanism):
+                    return False
+                asked = TrialAccount(mechanism, reserved=steps, price=pool.filter.price(mechanism))
+                pools[name] = pool.with_trial(f"asked {number}", asked)
+        return True
+
+    def reserve(self, trial: str, ask: Asked, *, rung: bool = False) -> None:
+        """Reserve all requested steps and scores for a trial, or raise `BudgetRefusedError` if they do not fit.
+
+        `rung` says that the trial has taken all that it had reserved, and reserves its next rung.
+        """
         asked = {TRAINING: ask.steps, VALIDATION: ask.releases}
-        self._ledger.reserve_together(self.search, trial, asked, mechanism=_mechanism(ask))
+        self._ledger.reserve_together(self.search, trial, asked, mechanism=_mechanism(ask), rung=rung)
 
     def settle(self, trial: str, steps_taken: int) -> None:
         """End a trial, and free the steps and scores that it reserved but never leased."""
@@ -258,13 +270,6 @@ def _mechanism(ask: Asked) -> SampledGaussian | None:
 def _mechanism_of(state: SearchState, trial: str) -> SampledGaussian:
     """Return the mechanism that a trial has reserved, or else the search's only mechanism."""
     return state.training.account(trial).mechanism or state.mechanism
-
-
-def _left(pool: PoolState | None, mechanism: SampledGaussian | None) -> int:
-    if pool is None:
-        return 0
-    mechanism = mechanism or pool.filter.only_mechanism
-    return 0 if mechanism is None else pool.left(mechanism)
 
 
 def _view(state: SearchState, pool: PoolState, read: Reading, validation: BudgetView | None = None) -> BudgetView:

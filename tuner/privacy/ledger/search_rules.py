@@ -104,8 +104,10 @@ def search_after(state: DatasetState, search: SearchState, entry: Entry, data: M
 
 
 def _reserve(state: DatasetState, search: SearchState, data: Mapping[str, Any]) -> SearchState:
-    name, steps = data["trial"], data["steps"]
+    name, steps, rung = data["trial"], data["steps"], data.get("rung", False)
     require_steps(steps, minimum=1)
+    if not isinstance(rung, bool):
+        raise TypeError("rung must be true or false")
     pool_name, pool, before = _account(search, data, "reserve steps")
     admit(state, 0.0, 0.0, units=0, user=search.user, what=f"trial {name!r}")
     mechanism = SampledGaussian.from_body(data["mechanism"])
@@ -129,6 +131,13 @@ def _reserve(state: DatasetState, search: SearchState, data: Mapping[str, Any]) 
             f"Search {search.search!r} does not allow {mechanism!r}, which trial {name!r} requests. It allows "
             f"{', '.join(map(repr, pool.filter.mechanisms))}.",
         )
+    if rung and pool_name == TRAINING and not (before.leased and not before.outstanding):
+        raise LedgerError(
+            "rung-not-finished",
+            f"Trial {name!r} of {search.search!r} cannot reserve its next rung, because it has leased {before.leased} "
+            f"steps and {before.outstanding} are outstanding. A trial takes all that it has reserved first. Please "
+            "report this as a bug.",
+        )
     left = pool.left(mechanism, price=price)
     if steps > left:
         raise BudgetRefusedError("cap-exceeded", _no_room(search, pool_name, name, mechanism, steps, left))
@@ -137,7 +146,7 @@ def _reserve(state: DatasetState, search: SearchState, data: Mapping[str, Any]) 
         mechanism=mechanism,
         reserved=before.reserved + steps,
         price=price,
-        restarts=before.restarts + (before.leased > 0),
+        restarts=before.restarts + (before.leased > 0 and not rung),
     )
     return _with_pool(search, pool_name, pool.with_trial(name, after))
 

@@ -95,8 +95,8 @@ class TrialAccount:
         settled: whether the trial has ended. At its end, steps that were reserved but not leased become free again.
         taken: number of training steps that the trial reported when it was settled; None before that.
         price: Rényi units of one step, fixed by the first reservation; 0 if the filter does not count units.
-        restarts: number of reservations after the first lease. An interrupted trial reserves the steps
-            that it repeats.
+        restarts: number of reservations of steps to repeat, which are those after the first lease. A reservation of the
+            next rung (`rung` in its entry) repeats nothing and is not counted.
     """
 
     mechanism: SampledGaussian | None = None

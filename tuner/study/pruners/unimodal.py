@@ -20,6 +20,5 @@ def build(request: PrunerRequest) -> UnimodalPruners:
     share = len(facts.parameters)
     options["full_from"] = facts.full_from
     options["risk"] = options.get("risk", Rules.risk) / share
-    options["runs"] = options.get("runs", Rules.runs) / share
     pruners = [UnimodalPruner(along.name, **facts.arguments(along, options)) for along in facts.parameters]
     return UnimodalPruners(pruners, fallback, called=name)

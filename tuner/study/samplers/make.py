@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
     from tuner.study.suggest import GridSpace
+    from tuner.study.surrogate.setting import SearchSetting
     from tuner.study.unimodal.options import Unimodality
 
 __all__ = ["SamplerRequest", "make_sampler"]
@@ -29,10 +30,11 @@ class SamplerRequest:
         options: options with checked names and unchecked values.
         seed: public seed of the search.
         trials_before: number of trials that are already in the storage.
-        space: search space, which only the sampler ``grid`` needs.
+        space: search space, which only the samplers ``grid`` and ``surrogate`` need.
         secret: whether all randomness must come from the operating system instead of `seed`. A sealed search needs
             this, because anyone who knows the seed could find out how many candidates came before the winner.
         unimodality: facts about the search that only the sampler ``unimodal`` needs.
+        setting: facts about the search that only the sampler ``surrogate`` needs.
     """
 
     name: str
@@ -42,6 +44,7 @@ class SamplerRequest:
     space: GridSpace | None
     secret: bool
     unimodality: Unimodality | None
+    setting: SearchSetting | None = None
 
     @property
     def next_seed(self) -> int:
@@ -64,6 +67,7 @@ def make_sampler(
     space: GridSpace | None = None,
     secret: bool = False,
     unimodality: Unimodality | None = None,
+    setting: SearchSetting | None = None,
 ) -> BaseSampler:
     """Create a sampler from its name. See `SamplerRequest` for the arguments.
 
@@ -93,5 +97,6 @@ def make_sampler(
             space=space,
             secret=secret,
             unimodality=unimodality,
+            setting=setting,
         )
     )

@@ -45,7 +45,7 @@ class AlongParameter:
         # This axis is replaced as soon as the bounds of the parameter are known.
         self.rules = Rules(axis=ParameterAxis(0.0, 1.0), tolerance=tolerance, **rules)
         # Cache of the records of ended trials. These records never change.
-        self._ended: tuple[object, dict[int, Told]] = (None, {})
+        self._ended: tuple[object, dict[tuple[int, str, int], Told]] = (None, {})
 
     def beliefs(self, study: Study) -> Beliefs | None:
         """Return the conclusions from the trials of the study, or None if the parameter's bounds are still unknown."""

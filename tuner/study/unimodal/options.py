@@ -16,6 +16,7 @@ __all__ = [
     "BY_ITSELF",
     "DEFAULT_FALLBACK",
     "DEFAULT_OTHERS",
+    "PERTURBATIONS",
     "TOLERANCES",
     "Along",
     "Unimodality",
@@ -39,8 +40,13 @@ DEFAULT_FALLBACK: Final = "median"
 BY_ITSELF: Final = "smoothing_radius"
 """Parameter that is assumed to be unimodal if the search space declares no unimodal parameter."""
 
-_USUAL: Final = (10.0, 30.0)
-"""Default smoothing radii of the first trials (see `inference.beliefs.Rules.starts`)."""
+PERTURBATIONS: Final = (0.0066, 0.0198)
+"""Smoothing of the first trials, as the standard deviation that it adds to each weight: R · η · σ · C / b.
+
+These are R = 10 and 30, between which the best values of the DPLIS paper start, at its learning rate of 0.1536, noise
+multiplier of 1.1 and batch size of 256, with a clipping norm of 1. R alone says little: the same R is four times as
+strong at twice the learning rate and twice the noise.
+"""
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class Along:
     Attributes:
         name: name of the parameter.
         scales: names of other searched parameters that multiply this parameter. The curve is a function of the product.
-        starts: values of the parameter in the first trials. None means the default smoothing radii.
+        starts: values of the parameter in the first trials. None means the default of `inference.beliefs.Rules`.
     """
 
     name: str
@@ -107,23 +113,24 @@ def assumed(space: SearchSpace) -> SearchSpace:
     return replace(space, unimodal=(BY_ITSELF,))
 
 
-def unimodal_parameters(space: SearchSpace) -> tuple[Along, ...]:
-    """Return the parameters that a space declares unimodal. Parameters with `Along.scales` come last."""
+def unimodal_parameters(space: SearchSpace, unit: float | None = None) -> tuple[Along, ...]:
+    """Return the parameters that a space declares unimodal. Parameters with `Along.scales` come last.
+
+    Args:
+        space: search space.
+        unit: standard deviation that a smoothing radius of 1 adds to each weight, or None if unknown.
+    """
     domains = dict(space.parameters)
     ordered = sorted(space.unimodal, key=lambda name: len(space.scales(name)) > 0)
-    return tuple(Along(name, space.scales(name), _starts(name, domains[name])) for name in ordered)
+    return tuple(
+        Along(name, space.scales(name), _starts(domains[name], unit) if name == BY_ITSELF else None) for name in ordered
+    )
 
 
-def _starts(name: str, domain: Domain) -> tuple[float, ...] | None:
-    """Return the values of the first trials, which are at one third and two thirds of the axis.
-
-    Return None for a smoothing radius whose domain contains the default radii.
-    """
-    if name == BY_ITSELF and all(map(domain.contains, _USUAL)):
-        return None
-    thirds = domain.grid(4)
-    inner = thirds[1:3] if len(thirds) == 4 else thirds
-    return tuple(float(value) for value in inner)
+def _starts(domain: Domain, unit: float | None) -> tuple[float, ...] | None:
+    """Return the first smoothing radii, or None if the domain lacks one of them."""
+    values = tuple(size / unit for size in PERTURBATIONS) if unit else ()
+    return values if values and all(map(domain.contains, values)) else None
 
 
 def checked_facts(kind: str, options: Mapping[str, object], facts: Unimodality | None) -> Unimodality:
@@ -176,17 +183,11 @@ def _broken(option: str, value: object) -> tuple[str, str]:
         case "risk" | "sure" if not (is_number(value) and 0 < value < 1):
             example = "0.05" if option == "risk" else "0.85"
             return f"`{option}` must be a probability above 0 and below 1", f"Write for example {example}."
-        case "runs" if not (is_number(value) and 0 <= value < 1):
-            fix = "Write for example 0.1. With 0, no trial is stopped because of its own scores."
-            return "`runs` must be a probability of at least 0 and below 1", fix
         case "at_once" if not (whole and value >= 1):  # type: ignore[operator]  # `whole` implies a number
             return "`at_once` must be a whole number of trials, at least 1", "Write for example 2."
         case "stagger" if not (is_number(value) and 0 <= value <= 1):
             fix = "Write for example 0.6. With 0, a trial starts as soon as fewer than `at_once` trials run."
             return "`stagger` must be a fraction of a trial's steps, from 0 to 1", fix
-        case "audits" if not (whole and value >= 0):  # type: ignore[operator]
-            fix = "Write for example 4 to make every fourth trial a diagnostic trial, or 0 for none."
-            return "`audits` must be a whole number of at least 0", fix
         case "strict" if not isinstance(value, bool):
             return "`strict` must be true or false", ""
         case "others" if not (isinstance(value, str) and names.canonical_sampler(value) in _OTHERS):

@@ -12,7 +12,7 @@ from tuner.study.protocols import CurveModel, StudyPruner
 from tuner.study.unimodal.along import AlongParameter
 from tuner.study.unimodal.inference.beliefs import Beliefs
 from tuner.study.unimodal.inference.records import Context
-from tuner.study.unimodal.view import AUDIT, last_step
+from tuner.study.unimodal.view import last_step
 
 __all__ = ["UnimodalPruner", "UnimodalPruners"]
 
@@ -31,11 +31,9 @@ class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
         if judged is None:
             return False
         beliefs, place, context, done = judged
-        if trial.number in beliefs.first or done >= 1 or (done == 0 and AUDIT in trial.system_attrs):
+        if done >= 1:
             return False
-        if beliefs.excluded(place, done, context):
-            return True
-        return done > 0 and beliefs.beaten(trial.number, place, done, context)
+        return beliefs.at_chance(trial.number) or beliefs.excluded(place, done, context)
 
     def why(self, study: Study, trial: FrozenTrial) -> str:
         """Return why `prune` has just stopped the trial. The reason depends on scores and parameters only."""
@@ -43,11 +41,12 @@ class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
         if judged is None:
             return ""
         beliefs, place, context, done = judged
+        if beliefs.posterior is None:
+            return ""
         value = f"{trial.params[self.parameter]:.4g}"
         when = f"after {100 * done:.0f} % of its steps" if done else "before its first step"
-        if not beliefs.excluded(place, done, context):
-            ahead = beliefs.ahead(trial.number, place, context)
-            return f"this run ends above the best one with probability {_shown(ahead)}, {when}"
+        if beliefs.at_chance(trial.number):
+            return f"at {self.parameter} {value} the score hardly rises while that of another trial does, {when}"
         if beliefs.rules.strict:
             return f"{self.parameter} {value} is outside the bracket of the best at level 5 %, {when}"
         near = _shown(beliefs.near(place, context))

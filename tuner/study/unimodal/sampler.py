@@ -11,8 +11,9 @@ makes the same decisions as an uninterrupted one. Trials may finish in any order
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
@@ -23,19 +24,15 @@ from optuna.trial import FrozenTrial, TrialState
 from tuner.study.protocols import CurveModel, StudySampler
 from tuner.study.unimodal.along import AlongParameter, believed_best, ranking
 from tuner.study.unimodal.inference.beliefs import Beliefs
-from tuner.study.unimodal.view import AUDIT
 
 __all__ = ["UnimodalSampler", "UnimodalSamplers"]
-
-_LAST: Final = 3.0
-"""If the budget allows fewer than this number of further complete trials, the next trial is not a diagnostic trial."""
 
 
 class _CurveSampler(BaseSampler, StudySampler):
     """Base class that uses curve models to decide how the search continues. Optuna's calls are passed on to `_base`."""
 
-    wants_left = True
     _base: BaseSampler
+    _warned = False
 
     def waits(self, study: Study) -> bool:
         """Return whether the next trial must wait for further reports of running trials."""
@@ -71,6 +68,18 @@ class _CurveSampler(BaseSampler, StudySampler):
         return self._base.sample_independent(study, trial, param_name, param_distribution)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """Warn once if more trials run than the rules allow. Our driver waits, but plain Optuna cannot."""
+        running = len(study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)))
+        most = min(
+            (model.rules.at_once for model in self.curve_models() if isinstance(model, AlongParameter)), default=1
+        )
+        if running > most and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{running} trials run at a time, but `at_once` is {most}. Optuna does not wait for reports, so later "
+                "trials know less than the rules assume. Run fewer trials at a time, or raise `at_once`.",
+                stacklevel=2,
+            )
         self._base.before_trial(study, trial)
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
@@ -107,7 +116,6 @@ class UnimodalSampler(AlongParameter, _CurveSampler):
         super().__init__(parameter, tolerance=tolerance, **along)
         self._base = base if base is not None else TPESampler(seed=seed)
         self._seed = seed
-        self._left: float | None = None
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Return the parameters that `base` proposes jointly, except the unimodal parameter."""
@@ -123,16 +131,8 @@ class UnimodalSampler(AlongParameter, _CurveSampler):
             return super().sample_independent(study, trial, param_name, param_distribution)
         view, beliefs = known
         random = np.random.default_rng([self._seed, trial.number])
-        context, ending = view.context(trial), self._left is not None and self._left < _LAST
-        if beliefs.audits() and not ending:
-            # Optuna's own samplers store attributes this way. The pruner does not exclude trials with this attribute.
-            study._storage.set_trial_system_attr(trial._trial_id, AUDIT, value=True)
-        place = beliefs.propose(random, context, audit=not ending)
+        place = beliefs.propose(random, view.context(trial))
         return _rounded(beliefs.rules.axis.value(place) / view.scale(trial), param_distribution)
-
-    def tell_left(self, left: float | None) -> None:
-        """Receive how many more complete trials the budget allows. The last trials are not diagnostic trials."""
-        self._left = left
 
     def best_trial(self, study: Study) -> int | None:
         """Return the number of the best complete trial according to the curve.
@@ -168,11 +168,6 @@ class UnimodalSamplers(_CurveSampler):
     def curve_models(self) -> tuple[CurveModel, ...]:
         """Return the samplers of all parameters. Each sampler is a curve model."""
         return self.each
-
-    def tell_left(self, left: float | None) -> None:
-        """Tell the sampler of every parameter how many more complete trials the budget allows."""
-        for layer in self.each:
-            layer.tell_left(left)
 
     def is_over(self, study: Study) -> bool:
         """Return whether one complete trial is near the optimum along all parameters with high probability."""

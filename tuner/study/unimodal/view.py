@@ -5,23 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
-from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from search_spaces.spaces import DIVIDES
 from tuner.study.unimodal.inference.axis import ParameterAxis
 from tuner.study.unimodal.inference.records import Context, Record, Seen, Standing
 
-__all__ = ["AUDIT", "Told", "View", "axis_of", "last_step"]
+__all__ = ["Told", "View", "axis_of", "last_step"]
 
-AUDIT: Final = "unimodal:audit"
-"""System attribute that marks a diagnostic trial, which is placed far from all others to find a second maximum."""
+_SPREAD: Final = 8
+"""Number of contexts that are spread over the ranges of the other searched parameters."""
 
 Told = tuple[Standing, tuple[Record, ...]]
 """State of a trial, and the records of its scores."""
+
+_GOLDEN: Final = 0.6180339887498949
 
 _STATES = {TrialState.RUNNING: "running", TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned"}
 
@@ -35,7 +39,7 @@ class View:
         axis: axis of the product of the parameter and its scale (see `scale`).
         bounds: bounds of the parameter itself.
         others: distributions of the other searched parameters.
-        scales: axes of the other parameters that multiply this parameter.
+        scales: axes of the other parameters that multiply this parameter, or divide it.
     """
 
     parameter: str
@@ -78,7 +82,7 @@ class View:
         found = 1.0
         for name, axis in self.scales.items():
             middle = math.sqrt(axis.low * axis.high)
-            found *= float(trial.params.get(name, middle)) / middle
+            found *= (float(trial.params.get(name, middle)) / middle) ** (-1 if name in DIVIDES else 1)
         return found
 
     def place(self, trial: FrozenTrial) -> float:
@@ -97,13 +101,14 @@ class View:
         low, high = (round(min(max(self.axis.place(bound * scale), 0.0), 1.0), 9) for bound in self.bounds)
         return Context(tuple(values), low, high)
 
-    def seen(self, study: Study, last: int | None, ended: dict[int, Told]) -> Seen:
+    def seen(self, study: Study, last: int | None, ended: dict[tuple[int, str, int], Told]) -> Seen:
         """Return the records and trials of a study. If the study minimises, scores are negated.
 
         Args:
             study: any study.
             last: step at which trials end. If it is None, there are no records.
-            ended: cache of the records of ended trials, with the trial number as key. New records are added to it.
+            ended: cache of the records of ended trials, by number, state and number of scores. It is extended here. A
+                trial that was shown as ended while it was paused may go on, with more scores.
         """
         sign = 1.0 if study.direction == StudyDirection.MAXIMIZE else -1.0
         records: list[Record] = []
@@ -111,19 +116,43 @@ class View:
         for trial in study.get_trials(deepcopy=False):
             if trial.state not in _STATES or self.parameter not in trial.params:
                 continue
-            told = ended.get(trial.number) or self._told(trial, last, sign)
+            key = trial.number, trial.state.name, len(trial.intermediate_values)
+            told = ended.get(key) or self._told(trial, last, sign)
             if trial.state.is_finished():
-                ended[trial.number] = told
+                ended[key] = told
             standings.append(told[0])
             records += told[1]
-        return Seen.of(records, standings)
+        return Seen.of(records, standings, self._spread)
+
+    @cached_property
+    def _spread(self) -> tuple[Context, ...]:
+        """Contexts that are spread over the ranges of the other searched parameters, by a Halton-like sequence."""
+        if not self.others:
+            return ()
+        found = []
+        for row in range(1, _SPREAD + 1):
+            values: list[tuple[str, float | str]] = []
+            scale = 1.0
+            for column, name in enumerate(sorted(self.others), start=1):
+                share = (row * _GOLDEN**column) % 1.0
+                distribution = self.others[name]
+                axis = axis_of(distribution)
+                if axis is not None:
+                    values.append((name, share))
+                    if name in self.scales:
+                        ratio = axis.value(share) / math.sqrt(axis.low * axis.high)
+                        scale *= ratio ** (-1 if name in DIVIDES else 1)
+                elif isinstance(distribution, CategoricalDistribution):
+                    values.append((name, str(distribution.choices[int(share * len(distribution.choices))])))
+            low, high = (round(min(max(self.axis.place(bound * scale), 0.0), 1.0), 9) for bound in self.bounds)
+            found.append(Context(tuple(values), low, high))
+        return tuple(found)
 
     def _told(self, trial: FrozenTrial, last: int | None, sign: float) -> Told:
         """Return the state and the records of one trial. `sign` is -1 if the study minimises."""
         place, context, state = self.place(trial), self.context(trial), _STATES[trial.state]
-        standing = Standing(place, trial.number, state, context, AUDIT in trial.system_attrs)
         if last is None:
-            return standing, ()
+            return Standing(place, trial.number, state, context), ()
         scores = dict(trial.intermediate_values)
         if state == "complete" and trial.value is not None:
             scores[last] = trial.value
@@ -132,7 +161,9 @@ class View:
             for step, score in scores.items()
             if step > 0 and np.isfinite(score)
         )
-        return standing, records
+        if state == "complete" and all(record.fraction < 1 for record in records):
+            state = "pruned"  # a paused trial that is shown as complete: what it says ends before the end
+        return Standing(place, trial.number, state, context), records
 
 
 def axis_of(distribution: BaseDistribution) -> ParameterAxis | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner.errors import InputError
-from tuner.privacy.accountant.filters.base import UNITS, Filter, Part
+from tuner.privacy.accountant.filters.base import UNITS, Filter, Part, steps_of_runs
 from tuner.privacy.accountant.filters.coupon_book import CouponBook
 from tuner.privacy.accountant.filters.fixed_order import FixedOrder
 from tuner.privacy.accountant.filters.sealed import Sealed
@@ -25,6 +25,7 @@ __all__ = [
     "Sealed",
     "TotalSteps",
     "from_body",
+    "steps_of_runs",
 ]
 
 FILTERS: Mapping[str, type[Filter]] = {each.kind: each for each in (TotalSteps, CouponBook, FixedOrder, Sealed)}

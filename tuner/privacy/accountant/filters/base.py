@@ -17,7 +17,7 @@ from tuner.privacy.accountant.pld import epsilon_composed, epsilon_curve
 from tuner.privacy.accountant.rdp import divergence
 from tuner.privacy.accountant.run_laws import RunLaw
 
-__all__ = ["UNITS", "Filter", "FixedParts", "Part", "TrialSteps", "Used"]
+__all__ = ["UNITS", "Filter", "FixedParts", "Part", "TrialSteps", "Used", "steps_of_runs"]
 
 UNITS = 10**15
 """Number of Rényi units that make up a Rényi divergence of 1.
@@ -28,6 +28,12 @@ budgets are rounded down.
 
 Part: TypeAlias = tuple[SampledGaussian, int]
 """A mechanism and its number of steps."""
+
+
+def steps_of_runs(runs: float, longest: int) -> int:
+    """Return the steps of `runs` runs of `longest` steps each, rounded up. `runs` may be a fraction."""
+    return ceil(runs * longest * (1 - 1e-12))
+
 
 Used: TypeAlias = Mapping[SampledGaussian, int]
 """Number of reserved or charged steps of each mechanism."""
@@ -164,8 +170,11 @@ class Filter(ABC):
         return (min(trials, key=lambda trial: trial[1]),)
 
     @abstractmethod
-    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
-        """Return the smallest ε at `delta` at which this kind of filter admits `trials` unpruned trials from `menu`."""
+    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: float, delta: float) -> float:
+        """Return the smallest ε at `delta` at which this kind of filter admits `trials` unpruned trials from `menu`.
+
+        `trials` may be a fraction.
+        """
 
     # Runs of a sealed search.
 

@@ -48,12 +48,12 @@ class CouponBook(FixedParts):
         object.__setattr__(self, "quotas", tuple(sorted(self.quotas)))
 
     @classmethod
-    def planned(cls, menu: Sequence[TrialSteps], trials: int, *, scale: float = 1.0) -> Self:
+    def planned(cls, menu: Sequence[TrialSteps], trials: float, *, scale: float = 1.0) -> Self:
         """Return the coupon book for `trials` full-length trials. Mechanisms get equal numbers of trials, rounded up.
 
         Args:
             menu: the possible choices of a trial. Each mechanism occurs once.
-            trials: number of planned trials.
+            trials: number of planned trials, possibly a fraction. Each mechanism gets a whole number of them.
             scale: factor by which every quota is multiplied. The product is rounded down, but is at least 1.
         """
         each = ceil(trials / len(menu))
@@ -78,10 +78,13 @@ class CouponBook(FixedParts):
         return sum(steps * _weight(mechanism) for mechanism, steps in used.items()) / whole
 
     def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return how many trials fit all quotas together: first if all are longest, then if all are shortest."""
-        choices = {choice.mechanism: choice for choice in menu}
-        least = sum(steps // choices[mechanism].longest for mechanism, steps in self.quotas)
-        most = sum(steps // choices[mechanism].shortest for mechanism, steps in self.quotas)
+        """Return how many trials fit all quotas together: first if all are longest, then if all are shortest.
+
+        Quotas of mechanisms that are not in `menu` are not for these trials.
+        """
+        quotas = dict(self.quotas)
+        least = sum(quotas.get(choice.mechanism, 0) // choice.longest for choice in menu)
+        most = sum(quotas.get(choice.mechanism, 0) // choice.shortest for choice in menu)
         return min(trials, least), min(trials, most)
 
     def cheapest(self, trials: Sequence[Part]) -> Sequence[Part]:
@@ -89,7 +92,7 @@ class CouponBook(FixedParts):
         shortest = dict(sorted(trials, key=lambda trial: -trial[1]))
         return tuple(shortest.items())
 
-    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
+    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: float, delta: float) -> float:
         """Return the ε at `delta` that the coupon book from `planned` claims."""
         return self.planned(menu, trials).claim(delta)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, floor, isfinite, log
 from typing import Any, ClassVar, Self
 
-from tuner.privacy.accountant.filters.base import UNITS, Filter, Part, TrialSteps, Used
+from tuner.privacy.accountant.filters.base import UNITS, Filter, Part, TrialSteps, Used, steps_of_runs
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_steps
 from tuner.privacy.accountant.rdp import divergence, epsilon_of_divergence, require_order
 
@@ -105,9 +105,9 @@ class FixedOrder(Filter):
         """Return the trial whose steps have the smallest sum of Rényi divergences."""
         return (min(trials, key=lambda trial: trial[1] * self.price(trial[0])),)
 
-    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
+    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: float, delta: float) -> float:
         """Return ε at `delta` of `trials` trials if each of them is the most expensive one in `menu`."""
-        units = max(trials * choice.longest * self.price(choice.mechanism) for choice in menu)
+        units = max(steps_of_runs(trials, choice.longest) * self.price(choice.mechanism) for choice in menu)
         return epsilon_of_divergence(self.order, units / UNITS, delta)
 
     @property

@@ -88,7 +88,7 @@ class Sealed(Filter):
         """Return (`trials`, `trials`), because the search is charged as a whole."""
         return trials, trials
 
-    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
+    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: float, delta: float) -> float:
         """Return the claimed ε at `delta` for any plan, because the search is charged as a whole."""
         return self.claim(delta)
 

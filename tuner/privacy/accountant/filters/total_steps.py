@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from tuner.privacy.accountant import pld
-from tuner.privacy.accountant.filters.base import FixedParts, Part, TrialSteps, Used
+from tuner.privacy.accountant.filters.base import FixedParts, Part, TrialSteps, Used, steps_of_runs
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_steps
 
 __all__ = ["TotalSteps"]
@@ -62,9 +62,9 @@ class TotalSteps(FixedParts):
         most = self.step_cap // min(each.shortest for each in menu)
         return min(trials, least), min(trials, most)
 
-    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: int, delta: float) -> float:
+    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: float, delta: float) -> float:
         """Return ε at `delta` of `trials` trials if each of them is the longest one in `menu`."""
-        return pld.epsilon(self.mechanism, trials * max(each.longest for each in menu), delta)
+        return pld.epsilon(self.mechanism, steps_of_runs(trials, max(each.longest for each in menu)), delta)
 
     @property
     def summary(self) -> str:

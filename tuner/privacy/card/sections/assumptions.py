@@ -46,10 +46,23 @@ def _of_steps(subject: Subject) -> list[Assumption]:
             _ENGINE if _comes_with_us(subject) else _ASSUMED,
             f"{clipped}; this needs the next two assumptions",
         ),
+        *_of_probes(subject),
         *_of_code(subject),
         ("the normaliser is public", public if facts.public_size_is_public else _ASSUMED, "expected batch size"),
         ("noise is Gaussian and fresh", _ASSUMED, f"{GENERATOR}; floating-point numbers are not exactly Gaussian"),
         (subject.search.filter.assumption[0], _LEDGER, subject.search.filter.assumption[1]),
+    ]
+
+
+def _of_probes(subject: Subject) -> list[Assumption]:
+    if "probe_share" not in subject.search.details:
+        return []
+    return [
+        (
+            f"one {subject.search.unit} moves the loss probes by at most their sensitivity",
+            _ENGINE if _comes_with_us(subject) else _ASSUMED,
+            "the differences of its losses are clipped, and one that is not finite adds 0",
+        )
     ]
 
 

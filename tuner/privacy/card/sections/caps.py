@@ -20,11 +20,18 @@ _FIELDS = {
     "mechanism": Field("mechanism"),
     "noise": Field("standard deviation of the noise of a score, in correct answers"),
     "filter": Field("allowed steps (sample rates, noise in units of the clipping norm, numbers of steps)"),
+    "planned": Field("what the steps were planned for"),
     "epsilon_at_cap": Field("ε of all allowed steps"),
     "discretisation_error": Field("estimated amount by which the accountant's grid makes this ε too large"),
     "joint": Field("both caps together"),
     "curve": Field("ε of all allowed steps at other values of δ", curve_text),
 }
+
+_TWO_RELEASES = (
+    "A step with the schedule gen makes two Gaussian releases on one Poisson sample: the clipped sum of gradients with "
+    "the noise g, and the loss probes with the noise l, each in units of its sensitivity. They cost what one release "
+    "with the noise (g^-2 + l^-2)^(-1/2) costs, which is the noise that is charged"
+)
 
 
 def _cap(pool: PoolState, claim: tuple[float, float], protects: str) -> dict[str, Any]:
@@ -44,7 +51,13 @@ def _cap(pool: PoolState, claim: tuple[float, float], protects: str) -> dict[str
 
 def _training(subject: Subject) -> dict[str, Any]:
     found = subject.search
-    return _cap(found.training, (found.epsilon, found.delta), subject.unit.training)
+    values = _cap(found.training, (found.epsilon, found.delta), subject.unit.training)
+    if "probe_share" in found.details:
+        values["mechanism"] += f". {_TWO_RELEASES}"
+    runs, steps = found.details.get("full_runs"), found.details.get("steps_per_trial")
+    if runs is None:
+        return values
+    return values | {"planned": f"{runs:g} whole runs of at most {steps} steps, which trials reserve rung by rung"}
 
 
 def _validation(subject: Subject) -> dict[str, Any] | None:

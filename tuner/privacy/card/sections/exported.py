@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from search_spaces.schedules import GEN
+from trainables.engine.schedules import noise_split
 from tuner.errors import VerificationError
+from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.card.sections.section import CardSection, Field, Subject
 from tuner.privacy.card.text import settings_text
 
@@ -23,16 +27,43 @@ VERSIONS = CardSection(name="versions", title="Versions", value=lambda subject: 
 SCHEMA = CardSection(name="schema", title="Format of the card", value=lambda _: SCHEMA_VERSION)
 
 
+_WARM_START = (
+    "if it is the committed run: from the weights of another trial of this search. That trial's steps are charged too, "
+    "and the claim covers them; the ε of this run alone does not count them"
+)
+
+
 def _winner(subject: Subject) -> dict[str, Any]:
     mechanism, steps = subject.winner
+    commit = subject.search.details.get("commit")
+    warm = isinstance(commit, Mapping) and commit.get("start") == "best_trial"
     return {
+        **({"starts_from": _WARM_START} if warm else {}),
         "label": subject.mode.winner,
         "trial": _SEALED_WINNER if subject.search.charged_whole else subject.facts.winner,
         **mechanism.body(),
+        "releases": _releases(mechanism, subject),
         "steps": steps,
         "single_run_epsilon": subject.single_run_epsilon,
         "at_delta": subject.search.delta,
     }
+
+
+def _releases(mechanism: SampledGaussian, subject: Subject) -> list[dict[str, Any]]:
+    """Return the releases of a step of the exported trial, with the noise of each in units of its sensitivity.
+
+    The share of the probes is the ledger's, or the winner's own if the search chose it.
+    """
+    parameters, share = subject.facts.parameters, None
+    if parameters.get("schedule") == GEN:
+        fixed = subject.search.details.get("probe_share")
+        share = fixed if isinstance(fixed, float) else parameters.get(f"schedule.{GEN}.probe_share")
+    number = isinstance(share, float) and 0 < share < 1
+    noise = noise_split(mechanism.noise_multiplier, probe_share=share if number else None)
+    releases = [{"release": "clipped sum of gradients", "noise_multiplier": noise.gradient}]
+    if noise.probe is not None:
+        releases.append({"release": "loss probes", "noise_multiplier": noise.probe})
+    return releases
 
 
 WINNER = CardSection(
@@ -42,8 +73,10 @@ WINNER = CardSection(
     fields={
         "label": Field("what it is"),
         "trial": Field("trial"),
+        "starts_from": Field("weights at its start"),
         "sample_rate": Field("sample rate (probability that a unit is in a batch)"),
         "noise_multiplier": Field("noise multiplier (standard deviation of the noise, in units of the clipping norm)"),
+        "releases": Field("releases of a step, which together cost what one with this noise multiplier costs"),
         "steps": Field("charged steps"),
         "single_run_epsilon": Field("ε of these steps"),
         "at_delta": Field("at δ"),

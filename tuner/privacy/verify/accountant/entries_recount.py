@@ -22,6 +22,7 @@ class Counted:
             the pool `validation` has the private scores.
         charged: number of leased steps for each pool and each (sample_rate, noise_multiplier).
         mechanisms: (sample_rate, noise_multiplier) that each trial reserved, for each pool.
+        held: steps that each trial has reserved and not yet leased, for each pool.
         begun: how often the search was charged as a whole. It must be 1 if the search is sealed and has begun, and 0
             otherwise.
         open: whether the search is open.
@@ -34,6 +35,7 @@ class Counted:
     filters: dict[str, Mapping[str, Any]]
     charged: dict[str, Steps] = field(default_factory=lambda: {"training": Counter(), "validation": Counter()})
     mechanisms: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    held: Counter[tuple[str, str]] = field(default_factory=Counter)
     begun: int = 0
     open: bool = True
     blocks: tuple[str, ...] = ()
@@ -57,7 +59,8 @@ def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
 
     Raises:
         KeyError: an entry lacks a value.
-        ValueError: a trial leased steps of a mechanism that it did not reserve.
+        ValueError: a trial leased steps of a mechanism that it did not reserve, or reserved its next rung before it had
+            taken all steps of the last one.
     """
     found: dict[str, Counted] = {}
     for kind, body in entries:
@@ -67,12 +70,19 @@ def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
             case "begin":
                 found[body["search"]].begun += 1
             case "reserve":
-                found[body["search"]].mechanisms.setdefault((body["pool"], body["trial"]), _mechanism(body))
+                search, account = found[body["search"]], (body["pool"], body["trial"])
+                search.mechanisms.setdefault(account, _mechanism(body))
+                if body.get("rung") and body["pool"] == "training" and search.held[account]:
+                    raise ValueError(
+                        f"trial {body['trial']!r} reserved its next rung before it had finished the last one"
+                    )
+                search.held[account] += body["steps"]
             case "lease":
                 search, pool = found[body["search"]], body["pool"]
                 mechanism = _mechanism(body)
                 if search.mechanisms.get((pool, body["trial"])) != mechanism:
                     raise ValueError(f"trial {body['trial']!r} leased steps of a mechanism that it did not reserve")
+                search.held[pool, body["trial"]] -= body["steps"]
                 search.charged[pool][mechanism] += body["steps"]
             case "close_search" | "reopen_search":
                 found[body["search"]].open = kind == "reopen_search"

@@ -1,4 +1,9 @@
-"""Decisions of a unimodal search: which value to try, which trial to stop, and when to end the search."""
+"""Decisions of a unimodal search: which value to try, which trial to stop, and when to end the search.
+
+The curves are those of the Gaussian process in `posterior`, which have any shape. Unimodality is used on each of them:
+if a curve has one maximum, it is next to the best point at which there is a trial, and what is further away is not
+higher than what is between. See `_with_one_top`.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +13,36 @@ from math import inf, isfinite
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tuner.study.unimodal.inference.axis import GRID, Array, ParameterAxis
-from tuner.study.unimodal.inference.bracket import LOOKS, ModeBracket, bracket, deviation_of_neighbours, threshold
-from tuner.study.unimodal.inference.gaussian_process import Posterior
-from tuner.study.unimodal.inference.possible_curves import drawn, eligible_points, fitted
-from tuner.study.unimodal.inference.records import ALONE, Context, Record, Seen, Standing
+from tuner.study.unimodal.inference.bracket import (
+    LEAST,
+    LOOKS,
+    ModeBracket,
+    bracket,
+    deviation_of_neighbours,
+    threshold,
+)
+from tuner.study.unimodal.inference.posterior import FAR, Posterior, fit
+from tuner.study.unimodal.inference.records import ALONE, Context, Record, Seen, Standing, thinned
 
 __all__ = ["Beliefs", "Rules", "believe"]
 
-_FINE: Final = 4
-"""Before a search may end, the number of drawn curves is multiplied by this factor.
-
-With fewer curves, a search could end by chance.
-"""
-
-_ROUGH: Final = 0.1
-"""Assumed maximum error of a probability that is computed from few curves. It is several standard errors."""
-
 _CONTEXTS: Final = 3
-"""Maximum number of contexts (values of the other parameters) with which a trial is compared.
+"""Number of contexts (values of the other parameters) with which a trial is compared: those of the best trials."""
 
-These are the contexts of the best complete trials.
+_LEARNT: Final = 0.25
+"""A trial that gained less than this share of what another gained has learnt nothing (see `Beliefs.at_chance`)."""
+
+_END: Final = 0.5
+"""An end of the axis without a trial is tried if it is at least this share as likely to be near the best as any place.
+
+Beyond its last trial, a curve is known least, and no trial further on can tell more. R = 0 is such an end.
 """
+
+_COARSE: Final = 13
+"""Number of positions of a curve in each context that no trial had (see `Beliefs.near_trial`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,61 +55,56 @@ class Rules:
             optimum if its score on the curve is within the tolerance of the maximum.
         risk: a trial is stopped if the probability that its value is near the optimum is below this limit.
         sure: the search may end if the best complete trial is near the optimum with at least this probability.
-        starts: values of the first trials, which are never stopped.
+        starts: values of the first trials. None means one third and two thirds of the axis. If the axis begins at 0,
+            the trial after these is at 0, unless it is excluded by then.
         at_once: maximum number of running trials. The value of a new trial cannot depend on scores that
             running trials have not reported yet.
         stagger: the next trial starts after all running trials have taken this fraction of their steps.
         early: fraction of the steps before which a trial is stopped only if its value is too small, because the best
             value increases during training. This rule ends when `enough` trials are complete.
         enough: number of complete trials after which `early` has no effect.
-        apart: minimum distance of a new trial from running trials, as a fraction of the axis.
-        spread_until: number of complete trials after which `apart` has no effect.
         full_from: fraction of the steps up to which trials use fewer smoothing samples than at their end. Up to this
             fraction, a trial is stopped only if its value is too small, because the best value increases with the
             number of samples.
-        audits: number n. Every n-th trial is a diagnostic trial far from all other trials, to find a second maximum.
-            With 0, there are no diagnostic trials.
-        audit_from: number of the first trial that may be a diagnostic trial.
         draws: number of curves drawn from the posterior.
-        share: prior probability that the curve is unimodal.
+        unimodal: whether the curve is assumed to have one maximum.
         final_only: whether to ignore scores from before the end of training.
         strict: whether to stop only trials outside the bracket of the mode.
-        runs: a trial is also stopped if the probability that its final score exceeds the best final score so far is
-            below this limit. Use a positive limit to find the best model, and 0 to find the best configuration.
     """
 
     axis: ParameterAxis
     tolerance: float
     risk: float = 0.05
-    sure: float = 0.87
-    starts: tuple[float, ...] = (10.0, 30.0)
+    sure: float = 0.9
+    starts: tuple[float, ...] | None = None
     at_once: int = 2
     stagger: float = 0.6
     early: float = 2 / 3
     enough: int = 3
-    apart: float = 0.05
-    spread_until: int = 4
     full_from: float = 0.0
-    audits: int = 4
-    audit_from: int = 7
     draws: int = 400
-    share: float = 0.95
+    unimodal: bool = True
     final_only: bool = False
     strict: bool = False
-    runs: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 < self.tolerance < inf:
             raise ValueError(f"`tolerance` must be positive and finite (got {self.tolerance!r}).")
-        shares = {"risk": self.risk, "sure": self.sure, "share": self.share, "runs": self.runs}
-        for name, value in shares.items():
+        for name, value in {"risk": self.risk, "sure": self.sure}.items():
             if not 0 <= value < 1:
                 raise ValueError(f"`{name}` must be a probability of at least 0 and below 1 (got {value!r}).")
         for name, count in (("at_once", self.at_once), ("draws", self.draws)):
             if count < 1:
                 raise ValueError(f"`{name}` must be at least 1 (got {count!r}).")
-        if not self.starts or not all(isfinite(value) for value in self.starts):
+        if self.starts is not None and not (self.starts and all(isfinite(value) for value in self.starts)):
             raise ValueError(f"`starts` must contain one or more finite values (got {self.starts!r}).")
+
+    @property
+    def first(self) -> tuple[float, ...]:
+        """Positions of the first trials on the axis."""
+        if self.starts is None:
+            return 1 / 3, 2 / 3
+        return tuple(self.axis.place(min(max(value, self.axis.low), self.axis.high)) for value in self.starts)
 
 
 class Beliefs:
@@ -108,14 +115,16 @@ class Beliefs:
 
     def __init__(self, seen: Seen, rules: Rules) -> None:
         self.seen, self.rules = seen, rules
+        self._near: dict[Context, NDArray[np.bool_]] = {}
+        self._near_anywhere: dict[Standing, float] = {}
 
     @cached_property
     def posterior(self) -> Posterior | None:
         """Posterior of the curve, or None without records."""
-        seen = self.seen
+        records = self.seen.records
         if self.rules.final_only:
-            seen = Seen(tuple(record for record in seen.records if record.fraction == 1), seen.trials)
-        return fitted(seen.records, self.rules.tolerance, self._runs) if seen.records else None
+            records = tuple(record for record in records if record.fraction == 1)
+        return _fitted(records, self.rules.tolerance) if records else None
 
     @cached_property
     def bracket(self) -> ModeBracket:
@@ -131,95 +140,73 @@ class Beliefs:
         return not self.bracket.empty
 
     @property
-    def one_top(self) -> float:
-        """Probability that the curve has one maximum.
-
-        Without records, it is the prior probability `Rules.share`. It is 0 if the bracket of the mode is empty.
-        """
-        if not self.unimodal:
-            return 0.0
-        return self.rules.share if self.posterior is None else self._drawn(self._best_context)[1]
-
-    @property
     def curves(self) -> Array:
         """Posterior draws of the curve at the end of training, shape (draws, points).
 
         The other parameters have the values of the best complete trial.
         """
-        return self._curves(self._best_context)[:, 0]
-
-    @property
-    def first(self) -> frozenset[int]:
-        """Numbers of the first trials, which use the values `Rules.starts` and are never stopped."""
-        return frozenset(sorted(trial.trial for trial in self.seen.trials)[: len(self.rules.starts)])
+        return self._curves(self._contexts[0] if self._contexts else ALONE)[:, 0]
 
     def near(self, place: float, context: Context = ALONE) -> float:
         """Return the probability that the curve at this position is within the tolerance of its maximum.
 
         The maximum is taken over all positions and all compared contexts.
         """
-        values, grid = self._curves(context), self.rules.axis.grid
-        tops = [
-            values[:, number, eligible_points(grid, each)].max(1) for number, each in enumerate(self._around(context))
-        ]
-        return float(np.mean(self._at(values[:, 0], place) >= np.max(tops, axis=0) - self.rules.tolerance))
+        return float(self._nearly_best(context)[:, _point(place)].mean())
 
     def left_of_best(self, place: float, context: Context = ALONE) -> float:
         """Return the probability that the best position for this context is to the right of this position."""
-        grid = self.rules.axis.grid
-        eligible = grid[eligible_points(grid, context)]
-        curves = self._curves(context)[:, 0][:, eligible_points(grid, context)]
-        return float(np.mean(eligible[curves.argmax(1)] > place))
+        points = self._eligible(context)
+        best = self.rules.axis.grid[points][self._curves(context)[:, 0][:, points].argmax(1)]
+        return float(np.mean(best > place))
 
     def excluded(self, place: float, fraction: float = 0.0, context: Context = ALONE) -> bool:
         """Return whether to stop a trial at this position on the axis. The trial has taken `fraction` of its steps."""
-        if self.posterior is None or self._scores_best_here(place, context):
+        if self.posterior is None or self._leads(place, fraction, context):
             return False
         if self.rules.strict:
             return not self.strict_bracket.holds(place) and self.unimodal
         if self.near(place, context) >= self.rules.risk:
             return False
-        if self._early(fraction) or 0 < fraction <= self.rules.full_from:
+        early = fraction < self.rules.early and len(self.seen.standing("complete")) < self.rules.enough
+        if early or 0 < fraction <= self.rules.full_from:
             return self.left_of_best(place, context) >= 1 - self.rules.risk
         return True
 
-    def ahead(self, trial: int, place: float, context: Context = ALONE) -> float:
-        """Return the probability that a trial's final score will exceed all earlier ones, or 1 without records."""
-        return 1.0 if self.posterior is None else self.posterior.ahead(trial, place, context)
+    def at_chance(self, number: int) -> bool:
+        """Return whether a trial has learnt nothing while another trial of its context has, at the same two rungs.
 
-    def beaten(self, trial: int, place: float, fraction: float, context: Context = ALONE) -> bool:
-        """Return whether to stop a trial because of its own scores. The trial has taken `fraction` of its steps.
-
-        `Rules.runs` defines the limit.
+        Its score is far below the other's, and has risen by less than a quarter of the other's gain.
         """
-        if not self.rules.runs or self._early(fraction) or fraction <= self.rules.full_from:
+        scores: dict[int, dict[float, float]] = {}
+        contexts = {record.trial: record.context for record in self.seen.records}
+        for record in self.seen.records:
+            if record.context == contexts.get(number):
+                scores.setdefault(record.trial, {})[record.fraction] = record.score
+        own = scores.pop(number, {})
+        if len(own) < 2:
             return False
-        return self.ahead(trial, place, context) < self.rules.runs
+        first, last = min(own), max(own)
+        return any(
+            other[last] - own[last] > FAR * self.rules.tolerance
+            and own[last] - own[first] < _LEARNT * (other[last] - other[first])
+            for other in scores.values()
+            if first in other and last in other
+        )
 
-    def _early(self, fraction: float) -> bool:
-        return fraction < self.rules.early and len(self.seen.standing("complete")) < self.rules.enough
-
-    @property
-    def _runs(self) -> frozenset[int]:
-        """Numbers of the running trials and of the trial with the best final score. Their records must not be merged.
-
-        The set is empty if `Rules.runs` is 0, because single trials are then not compared.
-        """
-        if not self.rules.runs:
-            return frozenset()
-        ends = [(record.score, -record.trial) for record in self.seen.records if record.fraction == 1]
-        best = {-max(ends)[1]} if ends else set()
-        return frozenset(best.union(trial.trial for trial in self.seen.standing("running")))
-
-    def _scores_best_here(self, place: float, context: Context) -> bool:
-        """Return whether a complete trial at this position has the best score of its context.
+    def _leads(self, place: float, fraction: float, context: Context) -> bool:
+        """Return whether a trial at this position has the best score of its context at its rung or among complete ones.
 
         Such a position is never excluded. Near a steep fall of the score, the model may wrongly show a higher maximum
         elsewhere.
         """
-        last = [record for record in self.last_records if record.context == context]
-        best = max((record.score for record in last), default=0.0)
-        return any(abs(record.place - place) < 0.5 / GRID for record in last if record.score == best)
+        groups = (self.last_records, [record for record in self.seen.records if record.fraction == fraction])
+        for group in groups:
+            rows = [record for record in group if record.context == context]
+            best = max((record.score for record in rows), default=0.0)
+            if any(abs(record.place - place) < 0.5 / GRID for record in rows if record.score == best):
+                return True
+        return False
 
     @cached_property
     def strict_bracket(self) -> ModeBracket:
@@ -242,8 +229,8 @@ class Beliefs:
         if self.posterior is None:
             return ()
         done = self.seen.standing("complete")
-        believed = self._means(tuple(dict.fromkeys(trial.context for trial in done)))
-        grid = self.rules.axis.grid
+        contexts, grid = tuple(dict.fromkeys(trial.context for trial in done)), self.rules.axis.grid
+        believed = dict(zip(contexts, self.posterior.mean(grid, contexts), strict=True)) if contexts else {}
         by_mean = {trial.trial: float(np.interp(trial.place, grid, believed[trial.context])) for trial in done}
         # Trials with the same configuration have the same mean. They are ordered by score.
         scores = {record.trial: record.score for record in self.seen.records if record.fraction == 1}
@@ -256,82 +243,78 @@ class Beliefs:
         return len(done) >= 2 and best is not None and self.near_trial(done[best]) >= self.rules.sure
 
     def near_trial(self, trial: Standing) -> float:
-        """Return the probability that a trial is near the optimum.
+        """Return the probability that a trial is near the optimum over all searched parameters.
 
-        If this probability is nearly high enough to end the search, it is computed again with more curves.
+        The maximum is taken over all contexts that are compared and over `Seen.unexplored`, where nothing may be known.
         """
         found = self.near(trial.place, trial.context)
-        return self._finer.near(trial.place, trial.context) if found >= self.rules.sure - _ROUGH else found
-
-    @cached_property
-    def _finer(self) -> Beliefs:
-        return Beliefs(self.seen, replace(self.rules, draws=_FINE * self.rules.draws))
+        if self.posterior is None or not self.seen.unexplored or found < self.rules.sure:
+            return found
+        if trial in self._near_anywhere:
+            return self._near_anywhere[trial]
+        contexts = (*self._around(trial.context), *self.seen.unexplored)
+        grid = np.append(np.linspace(0.0, 1.0, _COARSE), trial.place)
+        values = self.posterior.draws(grid, contexts, self.rules.draws)
+        tops = np.max([values[:, n, _possible(grid, each)].max(1) for n, each in enumerate(contexts)], axis=0)
+        everywhere = float(np.mean(values[:, 0, -1] >= tops - self.rules.tolerance))
+        return self._near_anywhere.setdefault(trial, min(found, everywhere))
 
     def waits(self) -> bool:
         """Return whether the next trial must wait for further reports of running trials."""
         running = {trial.trial for trial in self.seen.standing("running")}
         full = len(running) >= self.rules.at_once
-        if full or not self.rules.stagger or len(self.seen.trials) < len(self.rules.starts):
+        if full or not self.rules.stagger or len(self.seen.trials) < len(self.rules.first):
             return full
         told = {record.trial for record in self.seen.records if record.fraction >= self.rules.stagger}
         return not running <= told
 
-    def audits(self) -> bool:
-        """Return whether the next trial is a diagnostic trial, far from all other trials."""
-        rules, started = self.rules, self._started
-        return rules.audits > 0 and started >= rules.audit_from and (started - rules.audit_from) % rules.audits == 0
-
-    def propose(self, random: np.random.Generator, context: Context = ALONE, *, audit: bool = True) -> float:
+    def propose(self, random: np.random.Generator, context: Context = ALONE) -> float:
         """Return the position of the next trial, which is most probably near the best position for its context.
 
-        If `audit` is True, the trial may be a diagnostic trial. `random` breaks ties and chooses the
-        position of a diagnostic trial.
+        `random` breaks ties.
         """
-        rules, started = self.rules, len(self.seen.trials)
-        if started < len(rules.starts):
-            return self._start(context)
+        start = self._start(context)
+        if start is not None:
+            return start
         if self.posterior is None:
             return float(random.uniform(context.low, context.high))
-        if audit and self.audits():
-            return self._audit(random, context)
-        eligible = eligible_points(rules.axis.grid, context)
-        grid, curves = rules.axis.grid[eligible], self._curves(context)[:, 0][:, eligible]
-        near = curves >= curves.max(1, keepdims=True) - rules.tolerance
-        if len(self.seen.standing("complete")) < rules.spread_until:
-            chance = near.mean(0)
-            for trial in self.seen.standing("running"):
-                chance[np.abs(grid - trial.place) < rules.apart] = -1.0
-        else:
-            # Count only curves on which neither a running trial nor the best complete trial is near the maximum.
-            served = np.any([near[:, int(np.abs(grid - at).argmin())] for at in self._covered_places(context)], axis=0)
-            chance = (near if np.all(served) else near & ~np.reshape(served, (-1, 1))).mean(0)
-            chance[near.mean(0) < min(rules.risk, near.mean(0).max())] = -1.0  # a trial here would be stopped at once
+        points = self._eligible(context)
+        grid, near = self.rules.axis.grid[points], self._nearly_best(context)[:, points]
+        likely = near.mean(0)
+        # Count only curves on which no running trial and not the best complete trial is near the maximum.
+        covered = [int(np.abs(grid - at).argmin()) for at in self._covered_places(context)]
+        missed = ~near[:, covered].any(1)
+        chance = near[missed].mean(0) if missed.any() else likely.copy()
+        chance[likely < min(self.rules.risk, likely.max())] = -1.0  # a trial here would be stopped at once
+        untried = [
+            end
+            for end in (0, grid.size - 1)
+            if all(abs(trial.place - grid[end]) > 1 / GRID for trial in self.seen.trials)
+        ]
+        end = max(untried, key=lambda at: float(chance[at]), default=None)
+        if end is not None and chance[end] >= _END * chance.max():
+            return float(grid[end])
         place = float(grid[random.choice(np.flatnonzero(chance >= chance.max() - 1e-9))])
         return min(max(place, context.low), context.high)
 
     def _covered_places(self, context: Context) -> list[float]:
         """Return the positions of the running trials and of the best complete trial of this context.
 
-        The best complete trial is included because a search with one trial at a time would otherwise always propose
-        the same position.
+        The best complete trial is included from the third on, because a search with one trial at a time would otherwise
+        always propose the same position.
         """
         own = {trial.trial: trial.place for trial in self.seen.standing("complete") if trial.context == context}
-        best = next((own[number] for number in self.ranked() if number in own), None) if own else None
+        best = next((own[number] for number in self.ranked() if number in own), None) if len(own) >= 3 else None
         return [trial.place for trial in self.seen.standing("running")] + ([] if best is None else [best])
 
-    def _start(self, context: Context) -> float:
-        """Return the position of the first value in `Rules.starts` that has no trial. Failed trials are ignored."""
-        axis, known = self.rules.axis, [trial.place for trial in self.seen.trials]
-        values = [min(max(value, axis.low), axis.high) for value in self.rules.starts]
-        places = [min(max(axis.place(value), context.low), context.high) for value in values]
-        free = (place for place in places if all(abs(place - other) > 1 / GRID for other in known))
-        return next(free, places[len(known)])
-
-    def _audit(self, random: np.random.Generator, context: Context) -> float:
-        """Draw eight random positions and return the one whose nearest trial is farthest away."""
-        known = np.array([trial.place for trial in self.seen.trials])
-        drawn = random.uniform(context.low, context.high, 8)
-        return float(drawn[np.abs(drawn[:, None] - known[None, :]).min(1).argmax()])
+    def _start(self, context: Context) -> float | None:
+        """Return the position of the first start that has no trial, or None. Failed trials are ignored."""
+        first, trials = self.rules.first, self.seen.trials
+        if len(trials) >= len(first):
+            return None
+        places = [min(max(place, context.low), context.high) for place in first]
+        free = (place for place in places if all(abs(place - trial.place) > 1 / GRID for trial in trials))
+        return next(free, places[len(trials)])
 
     def _bracket_at(self, fraction: float) -> ModeBracket:
         """Return the bracket of the mode from scores at one rung.
@@ -341,21 +324,16 @@ class Beliefs:
         rows = self.last_records
         if fraction < 1:
             rows = [record for record in self.seen.records if record.fraction == fraction]
-        if not rows:
-            return ModeBracket()
         # Trials at the same position are ordered by number. Sorting by score would make neighbours too similar.
         rows = sorted(rows, key=lambda row: (row.place, row.trial))
         every = [row.context for row in rows]
-        often = max(sorted(set(every)), key=every.count)
-        places, scores = zip(*((row.place, row.score) for row in rows if row.context == often), strict=True)
+        often = max(sorted(set(every)), key=every.count, default=ALONE)
+        known = [(row.place, row.score) for row in rows if row.context == often]
+        if len(known) < LEAST:
+            return ModeBracket()
+        places, scores = zip(*known, strict=True)
         factor = threshold(0.01, max(LOOKS, len(places)), values=len(places))
         return bracket(places, scores, step=factor * deviation_of_neighbours(places, scores))
-
-    @cached_property
-    def _started(self) -> int:
-        """Number of started trials, without those that were excluded before their first step."""
-        scored = {record.trial for record in self.seen.records}
-        return sum(trial.state != "pruned" or trial.trial in scored for trial in self.seen.trials)
 
     @cached_property
     def last_records(self) -> list[Record]:
@@ -369,16 +347,6 @@ class Beliefs:
         ranked = sorted(self.last_records, key=lambda record: (-record.score, record.trial))
         return tuple(dict.fromkeys(record.context for record in ranked))[:_CONTEXTS]
 
-    @property
-    def _best_context(self) -> Context:
-        return self._contexts[0] if self._contexts else ALONE
-
-    @property
-    def _known(self) -> Posterior:
-        if self.posterior is None:
-            raise ValueError("A curve needs at least one record.")
-        return self.posterior
-
     def _around(self, context: Context) -> tuple[Context, ...]:
         return (context, *(other for other in self._contexts if other != context))
 
@@ -387,25 +355,73 @@ class Beliefs:
 
         The first context is `context`. The others are the contexts of the best trials.
         """
-        return self._drawn(context)[0]
+        if self.posterior is None:
+            raise ValueError("A curve needs at least one record.")
+        scored = {record.trial for record in self.seen.records if record.context == context}
+        at = sorted({_point(trial.place) for trial in self.seen.trials if trial.trial in scored})
+        one_top = self.rules.unimodal and self.unimodal
+        return _drawn(self.posterior, self._around(context), self.rules.draws, tuple(at) if one_top else ())
 
-    def _drawn(self, context: Context) -> tuple[Array, float]:
-        rules, grid = self.rules, self.rules.axis.grid.tobytes()
-        share = rules.share if self.unimodal else 0.0
-        return drawn(self._known, grid, self._around(context), rules.draws, share, rules.tolerance)
+    def _nearly_best(self, context: Context) -> NDArray[np.bool_]:
+        """Return, draw by draw, the positions within the tolerance of the maximum."""
+        if context not in self._near:
+            values, grid = self._curves(context), self.rules.axis.grid
+            around = enumerate(self._around(context))
+            tops = np.max([values[:, number, _possible(grid, each)].max(1) for number, each in around], axis=0)
+            self._near[context] = values[:, 0] >= tops[:, None] - self.rules.tolerance
+        return self._near[context]
 
-    def _means(self, contexts: tuple[Context, ...]) -> dict[Context, Array]:
-        """Return the posterior mean of the curve of each context."""
-        if len(contexts) == 1:
-            return {contexts[0]: self._curves(contexts[0])[:, 0].mean(0)}
-        found = self._known.mean(self.rules.axis.grid, contexts)
-        return dict(zip(contexts, found, strict=True))
+    def _eligible(self, context: Context) -> NDArray[np.bool_]:
+        return _possible(self.rules.axis.grid, context)
 
-    def _at(self, curves: Array, place: float) -> Array:
-        grid = self.rules.axis.grid
-        right = int(np.clip(np.searchsorted(grid, place), 1, grid.size - 1))
-        share = float(np.clip((place - grid[right - 1]) / (grid[right] - grid[right - 1]), 0.0, 1.0))
-        return (1 - share) * curves[:, right - 1] + share * curves[:, right]
+
+def _possible(grid: Array, context: Context) -> NDArray[np.bool_]:
+    """Return a mask of the grid positions that a trial of this context can have. At least one entry is True."""
+    found: NDArray[np.bool_] = (grid >= context.low - 1e-9) & (grid <= context.high + 1e-9)
+    if not found.any():
+        found[np.abs(grid - (context.low + context.high) / 2).argmin()] = True
+    return found
+
+
+def _point(place: float) -> int:
+    """Return the point of the grid that is nearest to a position."""
+    return min(max(round(place * (GRID - 1)), 0), GRID - 1)
+
+
+# Costly results are cached, because most decisions between two reports use the same records.
+@lru_cache(maxsize=8)
+def _fitted(records: tuple[Record, ...], tolerance: float) -> Posterior:
+    return fit(thinned(records), tolerance)
+
+
+@lru_cache(maxsize=32)
+def _drawn(posterior: Posterior, contexts: tuple[Context, ...], draws: int, tried: tuple[int, ...]) -> Array:
+    curves = posterior.draws(np.linspace(0.0, 1.0, GRID), contexts, draws)
+    if tried:
+        curves[:, 0] = _with_one_top(curves[:, 0], np.array(tried))
+    return curves
+
+
+def _with_one_top(curves: Array, tried: NDArray[np.int64]) -> Array:
+    """Lower each curve where a single maximum forbids what it shows, by the points at which there are trials.
+
+    If a curve has one maximum, it is between the two neighbours of its best tried point. Beyond a neighbour, it is not
+    higher than at the neighbour.
+
+    Args:
+        curves: shape (draws, points).
+        tried: points at which there are trials, ascending.
+    """
+    points, rows = np.arange(curves.shape[1]), np.arange(len(curves))
+    best = curves[:, tried].argmax(1)
+    left = np.where(best > 0, tried[np.maximum(best - 1, 0)], -1)
+    right = np.where(best < tried.size - 1, tried[np.minimum(best + 1, tried.size - 1)], points.size)
+    most = np.full(curves.shape, np.inf)
+    for side, beyond in ((left, points < left[:, None]), (right, points > right[:, None])):
+        known = (side >= 0) & (side < points.size)
+        height = np.where(known, curves[rows, np.where(known, side, 0)], np.inf)
+        most = np.where(beyond, height[:, None], most)
+    return np.asarray(np.minimum(curves, most))
 
 
 @lru_cache(maxsize=8)

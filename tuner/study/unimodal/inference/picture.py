@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from search_spaces.spaces import DIVIDES
 from tuner.study.unimodal.inference.axis import Array, ParameterAxis, Warp
 from tuner.study.unimodal.inference.beliefs import Beliefs
-from tuner.study.unimodal.inference.gaussian_process import FAR
+from tuner.study.unimodal.inference.posterior import FAR
 from tuner.study.unimodal.inference.records import Record
 
 __all__ = ["NEVER_STARTED", "CurvePicture", "CurvePoint", "picture"]
@@ -68,7 +69,6 @@ class CurvePicture:
         level: upper bound on the probability that `above` or `below` is ever wrong during the search, if the curve has
             one maximum.
         unimodal: whether the scores are consistent with one maximum.
-        one_top: probability that the curve has one maximum, or 0 if the scores contradict it.
         points: the trials.
         best: number of the complete trial that is best according to the curve, or None if no trial is complete.
         near: probability that `best` is within the tolerance of the optimum.
@@ -93,7 +93,6 @@ class CurvePicture:
     below: float | None = None
     level: float = _LEVEL
     unimodal: bool = True
-    one_top: float | None = None
     points: tuple[CurvePoint, ...] = ()
     best: int | None = None
     near: float | None = None
@@ -143,8 +142,6 @@ class CurvePicture:
     def sentences(self) -> tuple[str, ...]:
         """Sentences that describe the picture."""
         said = [self.rejected] if self.rejected else [self._bracket_sentence]
-        if self.unimodal and self.one_top is not None:
-            said.append(f"By the model, the curve has one maximum with probability {_chance(self.one_top)}.")
         best = self.point(self.best)
         if best is not None and self.near is not None:
             said.append(
@@ -161,9 +158,14 @@ class CurvePicture:
                 "other trials may be off the curve."
             )
         if self.scaled_by:
+            verbs = (("multiplied by", False), ("divided by", True))
+            parts = [
+                f"{verb} {' and '.join(names)}"
+                for verb, divides in verbs
+                if (names := [name for name in self.scaled_by if (name in DIVIDES) is divides])
+            ]
             said.append(
-                f"Values of {self.parameter} are multiplied by {' and '.join(self.scaled_by)}, each relative to the "
-                "middle of its range."
+                f"Values of {self.parameter} are {' and '.join(parts)}, each relative to the middle of its range."
             )
         return tuple(said)
 
@@ -224,7 +226,6 @@ def picture(
         above=_tidy(axis.value(limits.low)) if isfinite(limits.low) else None,
         below=_tidy(axis.value(limits.high)) if isfinite(limits.high) else None,
         unimodal=beliefs.unimodal,
-        one_top=beliefs.one_top if beliefs.posterior is not None else None,
         points=_points(beliefs, sign),
         best=best,
         near=None if standing is None else beliefs.near_trial(standing),

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
-
-import numpy as np
-
-from tuner.study.unimodal.inference.axis import Array
 
 __all__ = ["ALONE", "Context", "Record", "Seen", "Standing", "thinned"]
 
@@ -78,14 +73,12 @@ class Standing:
         trial: number of the trial.
         state: ``running``, ``complete`` or ``pruned``.
         context: values of the trial's other parameters.
-        audit: whether this is a diagnostic trial, which is placed far from all others to find a second maximum.
     """
 
     place: float
     trial: int
     state: str
     context: Context = ALONE
-    audit: bool = False
 
     def __hash__(self) -> int:
         """Hash only a few fields, for speed."""
@@ -94,29 +87,30 @@ class Standing:
 
 @dataclass(frozen=True)
 class Seen:
-    """Records and trials of a study, in an order that does not depend on when trials reported."""
+    """Records and trials of a study, in an order that does not depend on when trials reported.
+
+    Attributes:
+        records: scores of the trials.
+        trials: the trials.
+        unexplored: contexts spread over the ranges of the other searched parameters, whether a trial had them or not.
+    """
 
     records: tuple[Record, ...]
     trials: tuple[Standing, ...]
+    unexplored: tuple[Context, ...] = ()
 
     @classmethod
-    def of(cls, records: Iterable[Record], trials: Iterable[Standing]) -> Seen:
+    def of(cls, records: Iterable[Record], trials: Iterable[Standing], unexplored: Iterable[Context] = ()) -> Seen:
         """Return the sorted records and trials."""
         by_place = sorted(records, key=lambda r: (r.place, r.fraction, r.score, r.trial))
-        return cls(tuple(by_place), tuple(sorted(trials, key=lambda t: (t.place, t.trial))))
-
-    @cached_property
-    def arrays(self) -> tuple[Array, Array, Array, Array]:
-        """Positions, fractions, scores and trial numbers of the records, each of shape (records,)."""
-        rows = np.array([(r.place, r.fraction, r.score, r.trial) for r in self.records]).reshape(-1, 4)
-        return rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
+        return cls(tuple(by_place), tuple(sorted(trials, key=lambda t: (t.place, t.trial))), tuple(unexplored))
 
     def standing(self, state: str) -> tuple[Standing, ...]:
         """Return the trials with this state."""
         return tuple(trial for trial in self.trials if trial.state == state)
 
 
-def thinned(records: Sequence[Record], most: int = _MOST, keep: Collection[int] = ()) -> tuple[Record, ...]:
+def thinned(records: Sequence[Record], most: int = _MOST) -> tuple[Record, ...]:
     """Reduce the records to at most `most` records.
 
     Records with the same rung, context and cell of the axis are merged into their mean. If too many records remain,
@@ -126,15 +120,9 @@ def thinned(records: Sequence[Record], most: int = _MOST, keep: Collection[int] 
     Args:
         records: records sorted as in `Seen`, so that the same trials give the same result.
         most: maximum number of records, at least 1.
-        keep: numbers of trials whose records are not merged. If these trials have `most` / 2 records or more, `keep`
-            is ignored.
     """
     if len(records) <= most:
         return tuple(records)
-    whole = [record for record in records if record.trial in keep]
-    if 0 < len(whole) < most / 2:
-        others = [record for record in records if record.trial not in keep]
-        return Seen.of((*whole, *thinned(others, most - len(whole))), ()).records
     cells: dict[tuple[Context, int, float], list[Record]] = defaultdict(list)
     for record in records:
         cells[record.context, min(int(record.place * _CELLS), _CELLS - 1), record.fraction].append(record)

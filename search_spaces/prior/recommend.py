@@ -1,0 +1,155 @@
+"""Recommendations of the shipped prior: medians and spreads of good values, from public facts about a training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from math import exp, isfinite, log, sqrt
+from typing import Any, Final
+
+from search_spaces.domains import as_yaml
+from search_spaces.errors import DomainError
+from search_spaces.prior.features import features
+
+__all__ = ["FAMILIES", "Recommended", "Setting", "provenance", "recommend"]
+
+FAMILIES: Final = ("linear", "convolutional", "recurrent", "attention", "other")
+"""Families of models."""
+
+_POSITIVE: Final = ("batch_size", "steps", "train_size", "classes")
+_BOUNDS: Final = {
+    "learning_rate": (1e-5, 1e3),
+    "max_grad_norm": (1e-2, 10.0),
+    "smoothing_samples": (1.0, 20.0),
+}
+_OPTIMIZERS: Final = ("sgd", "adam")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """PUBLIC facts about one private training.
+
+    Attributes:
+        noise_multiplier: standard deviation of a step's noise, divided by the clipping norm; 0 without noise.
+        batch_size: expected batch size, in records or users.
+        steps: number of steps.
+        train_size: public number of training records or users.
+        dimension: number of trainable parameters; None takes the median of the measured trainings.
+        classes: number of classes.
+        family: one of `FAMILIES`.
+        method: training method.
+        optimizer: 'sgd' or 'adam'.
+
+    Raises:
+        DomainError: a value is not finite, not positive or unknown.
+    """
+
+    noise_multiplier: float
+    batch_size: float
+    steps: float
+    train_size: float
+    dimension: float | None
+    classes: float
+    family: str = "other"
+    method: str = "dp_sgd"
+    optimizer: str = "sgd"
+
+    def __post_init__(self) -> None:
+        numbers = {name: getattr(self, name) for name in _POSITIVE}
+        if self.dimension is not None:
+            numbers["dimension"] = self.dimension
+        for name, value in numbers.items():
+            if not (isfinite(value) and value > 0):
+                raise DomainError("prior-setting-invalid", f"{name} must be positive and finite", as_yaml(value))
+        if not (isfinite(self.noise_multiplier) and self.noise_multiplier >= 0):
+            rule, value = "noise_multiplier must be finite and at least 0", as_yaml(self.noise_multiplier)
+            raise DomainError("prior-setting-invalid", rule, value)
+        for name, known in (("family", FAMILIES), ("optimizer", _OPTIMIZERS)):
+            if getattr(self, name) not in known:
+                rule = f"{name} must be one of {', '.join(known)}"
+                raise DomainError("prior-setting-invalid", rule, as_yaml(getattr(self, name)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recommended:
+    """Log-normal prior of a parameter: its median, and the standard deviation of its logarithm."""
+
+    value: float
+    spread: float
+
+
+def recommend(
+    setting: Setting, *, given: Mapping[str, float] | None = None, without: str | None = None
+) -> dict[str, Recommended]:
+    """Return the prior of each parameter by name.
+
+    Args:
+        setting: public facts about the training.
+        given: values that are fixed already. A fixed `max_grad_norm` moves the learning rate, because with SGD their
+            product sets the length of a step. A fixed `momentum` lengthens steps, so it lowers the rate.
+        without: name of a data set whose measurements are left out, to judge the prior on that data set.
+    """
+    given = given or {}
+    measured = _measured()
+    fits = measured["fits"] if without is None else measured["without"].get(without, measured["fits"])
+    dimension = measured["median_dimension"] if setting.dimension is None else setting.dimension
+    known = features(
+        noise_multiplier=setting.noise_multiplier,
+        batch_size=setting.batch_size,
+        steps=setting.steps,
+        dimension=dimension,
+        classes=setting.classes,
+    )
+    unknown = measured["spread_of_unknown_dimension"] if setting.dimension is None else 0.0
+    found: dict[str, Recommended] = {}
+    clip = _formula(fits["max_grad_norm"], known, setting.family, unknown)
+    found["max_grad_norm"] = _within("max_grad_norm", clip)
+    used = float(given.get("max_grad_norm", found["max_grad_norm"].value))
+    if setting.optimizer == "adam":
+        rate = _formula(fits["adam_rate"], known, setting.family, unknown)
+    else:
+        product = _formula(fits["rate_times_clip"], known, setting.family, unknown)
+        # A larger clip changes nothing where all gradients are clipped, but then leaves more of them as they are.
+        extra = fits["rate_times_clip"]["clip"] * log(used / found["max_grad_norm"].value)
+        lower = 1 - float(given.get("momentum", 0.0))
+        rate = Recommended(value=product.value * exp(extra) / used * lower, spread=product.spread)
+    found["learning_rate"] = _within("learning_rate", rate)
+    for name, fit in fits["others"].items():
+        found[name] = _within(name, _formula(fit, known, setting.family, 0.0))
+    found |= _lengths(measured["lengths"], setting)
+    return found
+
+
+def provenance() -> Mapping[str, Any]:
+    """Return where the prior comes from: command, data sets with checksums, seeds, versions and number of runs."""
+    return dict(_measured()["provenance"])
+
+
+@lru_cache(maxsize=1)
+def _measured() -> dict[str, Any]:
+    text = files("search_spaces.prior").joinpath("measured.json").read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+def _formula(fit: Mapping[str, Any], known: Mapping[str, float], family: str, unknown: float) -> Recommended:
+    """Return exp(intercept + family's offset + Σ coefficient · feature), with the residual spread."""
+    offset, extra = fit.get("families", {}).get(family, (0.0, fit.get("unmeasured_family", 0.0)))
+    total = fit["intercept"] + offset + sum(value * known[name] for name, value in fit["coefficients"].items())
+    return Recommended(value=exp(min(max(total, -50.0), 50.0)), spread=sqrt(fit["spread"] ** 2 + extra**2 + unknown**2))
+
+
+def _within(name: str, found: Recommended) -> Recommended:
+    low, high = _BOUNDS.get(name, (1e-12, 1e12))
+    return Recommended(value=min(max(found.value, low), high), spread=found.spread)
+
+
+def _lengths(fit: Mapping[str, Any], setting: Setting) -> dict[str, Recommended]:
+    """Return the batch size and the epochs: a share of the records and a number of passes."""
+    batch = max(1.0, min(setting.train_size, fit["sample_rate"] * setting.train_size))
+    return {
+        "batch_size": Recommended(value=batch, spread=fit["sample_rate_spread"]),
+        "epochs": Recommended(value=fit["epochs"], spread=fit["epochs_spread"]),
+    }

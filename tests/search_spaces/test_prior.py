@@ -1,0 +1,123 @@
+"""The shipped prior: its provenance, what physics says of it, and what it says of settings that nobody measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from search_spaces import DomainError
+from search_spaces.errors import EXPLANATIONS
+from search_spaces.prior import FAMILIES, Setting, provenance, recommend
+
+NAMES = {
+    "learning_rate",
+    "max_grad_norm",
+    "batch_size",
+    "epochs",
+    "smoothing_radius",
+    "smoothing_samples",
+    "laplacian_sigma",
+    "weight_decay",
+}
+MNIST = Setting(
+    noise_multiplier=3.46, batch_size=4096, steps=132, train_size=54_000, dimension=7850, classes=10, family="linear"
+)
+
+
+def positive(low: float, high: float) -> st.SearchStrategy[float]:
+    return st.floats(math.log(low), math.log(high)).map(math.exp)
+
+
+SETTINGS = st.builds(
+    Setting,
+    noise_multiplier=st.just(0.0) | positive(1e-3, 1e6),
+    batch_size=positive(1, 1e6),
+    steps=positive(1, 1e7),
+    train_size=positive(10, 1e9),
+    dimension=st.none() | positive(2, 1e11),
+    classes=positive(2, 1e5),
+    family=st.sampled_from(FAMILIES),
+    optimizer=st.sampled_from(["sgd", "adam"]),
+)
+
+
+@given(setting=SETTINGS)
+@settings(max_examples=150, deadline=None)
+def test_every_setting_has_finite_values_and_positive_spreads(setting: Setting) -> None:
+    found = recommend(setting)
+    assert set(found) == NAMES
+    for name, each in found.items():
+        assert math.isfinite(each.value), name
+        assert each.value > 0, name
+        assert 0 < each.spread < 10, name
+    assert 1 <= found["batch_size"].value <= setting.train_size
+
+
+@given(setting=SETTINGS, factor=positive(1.01, 1e3), clip=positive(0.01, 100))
+@settings(max_examples=150, deadline=None)
+def test_more_noise_or_more_steps_never_raise_the_rate(setting: Setting, factor: float, clip: float) -> None:
+    fixed = {"max_grad_norm": clip}  # a lower clip would need a higher rate for the same step
+    before = recommend(setting, given=fixed)["learning_rate"].value * (1 + 1e-9)
+    louder = replace(setting, noise_multiplier=setting.noise_multiplier * factor + 1e-6)
+    assert recommend(louder, given=fixed)["learning_rate"].value <= before
+    longer = replace(setting, steps=setting.steps * factor)
+    assert recommend(longer, given=fixed)["learning_rate"].value <= before
+
+
+def test_the_rate_follows_the_clip_and_the_momentum_only_with_sgd() -> None:
+    rates = [recommend(MNIST, given={"max_grad_norm": clip})["learning_rate"].value for clip in (0.1, 0.2)]
+    assert rates[0] > rates[1]
+    heavy = recommend(MNIST, given={"max_grad_norm": 0.1, "momentum": 0.9})["learning_rate"].value
+    assert heavy == pytest.approx(rates[0] / 10)
+    adam = replace(MNIST, optimizer="adam")
+    own = {recommend(adam, given={"max_grad_norm": clip})["learning_rate"].value for clip in (0.1, 0.2)}
+    assert len(own) == 1, "Adam's steps do not depend on the scale of a gradient"
+
+
+def test_what_is_not_known_makes_the_spread_wider() -> None:
+    known = recommend(MNIST)["learning_rate"].spread
+    assert recommend(replace(MNIST, dimension=None))["learning_rate"].spread > known
+    assert recommend(replace(MNIST, family="attention"))["learning_rate"].spread > known
+
+
+def test_a_data_set_can_be_left_out() -> None:
+    assert recommend(MNIST, without="mnist") != recommend(MNIST)
+    assert recommend(MNIST, without="unknown") == recommend(MNIST)
+
+
+def test_the_provenance_is_complete() -> None:
+    found = provenance()
+    assert found["command"].startswith("python -m benchmarks.prior")
+    assert len(found["data_sets"]) >= 5
+    assert len(found["set_aside"]) == 2
+    assert not set(found["data_sets"]) & set(found["set_aside"])
+    for digest in (*found["data_sets"].values(), *found["set_aside"].values()):
+        assert len(digest) == 64
+    assert found["trainings"] > found["situations"] > 100
+    assert {"python", "torch", "numpy"} <= set(found["versions"])
+    assert {"smoothing_samples", "families"} <= set(found["not_measured"])
+    assert len(found["seeds"]) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"batch_size": 0},
+        {"steps": math.nan},
+        {"noise_multiplier": -1.0},
+        {"noise_multiplier": math.inf},
+        {"dimension": -3},
+        {"family": "tree"},
+        {"optimizer": "lion"},
+    ],
+)
+def test_a_wrong_setting_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(DomainError) as refused:
+        replace(MNIST, **wrong)
+    assert refused.value.code == "prior-setting-invalid"
+    assert refused.value.code in EXPLANATIONS

@@ -1,0 +1,105 @@
+"""The surrogate sampler: its first trials, what it learns from, and where it ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import optuna
+import pytest
+from errors_helper import raises_code
+from optuna.trial import TrialState
+from response_surfaces import SPACE, Surface
+
+from tuner.errors import InputError
+from tuner.study import views
+from tuner.study.samplers.make import make_sampler
+from tuner.study.suggest import OptunaSuggest
+from tuner.study.surrogate.observations import Prior
+from tuner.study.surrogate.setting import SearchSetting
+from tuner.study.surrogate.stored import choose_final, observations
+
+RUNGS = (25, 50, 100)
+
+
+class Rate:
+    value, spread = 3.0, 0.5
+
+
+PLAIN = SearchSetting(last_step=RUNGS[-1], noise_of=lambda _parameters: 1.0)
+
+
+def search(about: SearchSetting, surface: Surface, trials: int, seed: int = 0) -> optuna.Study:
+    sampler = make_sampler("surrogate", seed=seed, space=SPACE, setting=about)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    random = np.random.default_rng(seed)
+    for _ in range(trials):
+        trial = study.ask()
+        at, effect = SPACE.sample(OptunaSuggest(trial)), random.normal(0.0, 0.3)
+        for step in RUNGS:
+            score = surface.score(at, 1.0, about.length * step / RUNGS[-1]) + effect + random.normal(0.0, 0.2)
+            trial.report(score, step)
+        study.tell(trial, score)
+    return study
+
+
+def test_the_first_trial_is_the_priors_median_and_the_next_ones_are_spread() -> None:
+    surface = Surface.drawn(np.random.default_rng(0), 0.5)
+    study = search(replace(PLAIN, prior=Prior(recommended={"learning_rate": Rate()})), surface, 4)
+    rates = [trial.params["learning_rate"] for trial in study.trials]
+    assert rates[0] == pytest.approx(3.0)
+    assert len({round(float(np.log(rate)), 1) for rate in rates}) == 4
+
+
+@pytest.mark.slow
+def test_a_search_of_twelve_trials_ends_near_the_best_for_its_own_and_for_another_final_run() -> None:
+    """The control is the same number of trials that do not follow the scores."""
+    lost: dict[str, list[float]] = {"own": [], "random": [], "final": []}
+    for seed in range(6):
+        surface = Surface.drawn(np.random.default_rng(seed), 0.5)
+        own = search(PLAIN, surface, 12, seed)
+        lost["own"].append(min(surface.regret(trial.params, 1.0) for trial in own.trials))
+        plain = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+        random = [SPACE.sample(OptunaSuggest(plain.ask())) for _ in range(12)]
+        lost["random"].append(min(surface.regret(at, 1.0) for at in random))
+        about = replace(PLAIN, length=0.25, final_noise=lambda _parameters: 0.5)
+        cheap = search(about, surface, 12, seed)
+        best = choose_final(cheap, SPACE, about, seed=seed)
+        assert best is not None
+        lost["final"].append(surface.regret(best.parameters, 0.5))
+    assert np.mean(lost["own"]) < np.mean(lost["random"])
+    assert np.mean(lost["final"]) < 2.0
+
+
+def test_all_scores_of_all_trials_are_observed_with_their_errors_and_a_failed_training_as_the_worst() -> None:
+    about = replace(PLAIN, length=0.5, records=100, is_accuracy=True, blur=0.01)
+    study = optuna.create_study(direction="maximize")
+    for state, scores in ((TrialState.COMPLETE, (0.2, 0.5, 0.9)), (TrialState.PRUNED, (0.1,)), (TrialState.FAIL, ())):
+        trial = study.ask()
+        SPACE.sample(OptunaSuggest(trial))
+        for step, score in zip(RUNGS, scores, strict=False):
+            trial.report(score, step)
+        if state is TrialState.FAIL:
+            trial.set_user_attr(views.OUTCOME, "FAILED")
+        study.tell(trial, scores[-1] if state is TrialState.COMPLETE else None, state=state)
+    study.ask()  # runs, and has no score yet
+    seen = observations(study, about)
+    assert [(each.trial, each.fraction, each.score) for each in seen] == [
+        ("0", 0.125, 0.2), ("0", 0.25, 0.5), ("0", 0.5, 0.9), ("1", 0.125, 0.1), ("2", 0.5, 0.1),
+    ]  # fmt: skip
+    assert seen[1].error == pytest.approx((0.5 * 0.5 / 100 + 0.01**2) ** 0.5)
+
+
+def test_a_running_trial_is_not_proposed_again() -> None:
+    surface = Surface.drawn(np.random.default_rng(1), 0.5)
+    study = search(PLAIN, surface, 6)
+    running = [SPACE.sample(OptunaSuggest(study.ask())) for _ in range(4)]
+    assert len({str(at) for at in running}) == 4
+
+
+def test_without_a_space_or_with_a_wrong_number_of_starts_it_is_refused() -> None:
+    with raises_code(InputError, "sampler-space-missing"):
+        make_sampler("surrogate", seed=0)
+    for wrong in (0, 1.5, True):
+        with raises_code(InputError, "option-invalid"):
+            make_sampler("surrogate", {"starts": wrong}, seed=0, space=SPACE)

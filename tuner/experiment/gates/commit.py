@@ -1,0 +1,50 @@
+"""Gate for `search.commit`: short, noisy trials, then one committed run under the same cap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
+from tuner.privacy.modes import COMPOSITION
+
+__all__ = ["COMMIT_GATES"]
+
+
+@gate(
+    "search.commit",
+    "search.full_runs",
+    "search.space",
+    "privacy.accounting",
+    "privacy.noise_multiplier",
+    "privacy.cap",
+)
+def commit(draft: Draft) -> Iterator[GateFinding]:
+    """Require what the two quotas of a search with a committed run are proved and built for."""
+    experiment, key = draft.experiment, "search.commit"
+    if experiment.search.commit is None:
+        return
+    privacy = experiment.privacy
+    if draft.mode is not COMPOSITION:
+        rule = (
+            "a committed run needs `accounting: composition`, because its configuration follows from scores that are "
+            f"seen, but the accounting is {privacy.accounting}"
+        )
+        yield GateFinding("commit-needs-composition", key, rule, "Write `accounting: composition`, or remove the key.")
+    if experiment.search.full_runs is not None:
+        rule = "the trials of a committed run are short and whole, so they cannot also be reserved rung by rung"
+        yield GateFinding("commit-with-full-runs", "search.full_runs", rule, "Remove one of the two keys.")
+    if draft.priced:
+        rule = (
+            f"a committed run needs one batch size, number of epochs and noise in all trials, but this file searches "
+            f"{' and '.join(draft.priced)}: the two quotas are for one mechanism each"
+        )
+        yield GateFinding("commit-priced-searched", key, rule, "Give these parameters one value, or remove the key.")
+    elif privacy.noise_multiplier != "auto":
+        rule = "the noise of the trials and of the committed run is calibrated together, so it cannot be given"
+        yield GateFinding("commit-noise-given", "privacy.noise_multiplier", rule, "Write auto, or remove the key.")
+    if draft.mode.caps and privacy.cap not in ("auto", "coupon_book"):
+        rule = f"a committed run needs a coupon book, which has a quota for each noise, but the cap is {privacy.cap}"
+        yield GateFinding("commit-cap", "privacy.cap", rule, "Write auto.")
+
+
+COMMIT_GATES: tuple[Gate, ...] = (commit,)

@@ -1,0 +1,135 @@
+"""Committed run: the one run that follows a search of short, noisy trials, and whose model is released."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from search_spaces import LogUniform, Uniform
+from tuner.study import views
+from tuner.study.best import best_trial
+from tuner.study.rungs import scaled_rungs
+from tuner.study.types import Stop, StopReason
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+    from search_spaces import SearchSpace
+    from tuner.study.budget_room import BudgetRoom
+    from tuner.study.types import TrialShape, TrialView
+
+__all__ = ["Commitment", "Committed", "choose_commit"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commitment:
+    """Configuration of the committed run.
+
+    Attributes:
+        parameters: the flat parameters, including fixed parameters.
+        source: id of the best trial of the search. With `start: best_trial`, the run starts from its weights.
+    """
+
+    parameters: dict[str, object]
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committed:
+    """What the driver must know about the committed run.
+
+    Attributes:
+        shape: steps, mechanism and rungs of the run.
+        choose: function that returns the run's configuration for the ended trials of the search, or None if no trial
+            ended with a score.
+    """
+
+    shape: TrialShape
+    choose: Callable[[Sequence[TrialView]], Commitment | None]
+
+    def ending(self, end: int, *, after: int) -> TrialShape:
+        """Return the shape of the run if it ends after `end` steps and continues from its checkpoint at `after`."""
+        later = [rung for rung in self.shape.rungs if after < rung < end]
+        return replace(self.shape, steps=end, rungs=(*later, end), releases=self.shape.releases and len(later) + 1)
+
+    def earlier(self, room: BudgetRoom, trial_id: str, done: int) -> TrialShape | None:
+        """Return the longest shape with which the run can continue from its checkpoint at `done`; None if none fits.
+
+        The run has no spare steps. If an interruption lost leased steps, the run ends earlier by as many steps. No
+        record decides when a run is interrupted, so none decides where it ends. What the shape needs is reserved.
+        """
+        held = room.outstanding().get(trial_id)
+        if held is None or done + held.steps == 0:
+            return None
+        shape = self.ending(done + held.steps, after=done)
+        while not room.extend(trial_id, shape.remaining(done)):
+            if len(shape.rungs) == 1:
+                return None
+            shape = replace(shape, rungs=shape.rungs[1:], releases=shape.releases and shape.releases - 1)
+        return shape
+
+    @staticmethod
+    def over(run: FrozenTrial) -> Stop:
+        """Return the end of a sweep whose stored committed run has ended."""
+        if run.state.name == "COMPLETE":
+            return Stop(StopReason.DONE)
+        return Stop(StopReason.DONE, f"the committed run failed: {run.user_attrs.get(views.REASON, '')}")
+
+    def nominal(self, rungs: Sequence[int], end: int) -> dict[int, int]:
+        """Return the corresponding rung of a trial of the search for each reporting step of the run.
+
+        `rungs` are those of the trials. A run that ends after `end` steps, before its planned end, has its last rung
+        there.
+        """
+        own = scaled_rungs(rungs, self.shape.steps)
+        return {step: rung for step, rung in own.items() if step < end} | {end: rungs[-1]}
+
+    @staticmethod
+    def stored(study: Study) -> FrozenTrial | None:
+        """Return the stored committed run of a study, or None if the run was not chosen yet."""
+        return next((trial for trial in study.get_trials(deepcopy=False) if views.COMMITTED in trial.user_attrs), None)
+
+    def create(self, study: Study, chosen: Commitment) -> FrozenTrial:
+        """Store the committed run in the study, as a trial that has not started, and return it.
+
+        One record holds the run's configuration, so a process that dies leaves either no run or a whole one. Optuna's
+        samplers ignore the trial, because it has no parameters that they have drawn.
+        """
+        import optuna
+
+        attributes = {views.COMMITTED: chosen.source, views.PARAMETERS: chosen.parameters}
+        running = optuna.trial.TrialState.RUNNING
+        study.add_trial(optuna.trial.create_trial(state=running, user_attrs=attributes))
+        return next(trial for trial in study.get_trials(deepcopy=False) if views.COMMITTED in trial.user_attrs)
+
+
+def choose_commit(
+    trials: Sequence[TrialView], space: SearchSpace, *, mode: str, search: TrialShape, committed: TrialShape
+) -> Commitment | None:
+    """Return the configuration of the committed run, or None if no trial of the search ended with a score.
+
+    The best trial's parameters are taken, and its learning rate is multiplied by the square root of the ratio of the
+    trials' noise to the committed run's noise, within the rate's domain. This rule is a default: the best rate falls as
+    noise rises, but the slope differs from task to task.
+
+    The choice depends on released scores and public values only, so it costs nothing.
+
+    Args:
+        trials: the trials of the search.
+        space: the search space, which has the domain of each parameter.
+        mode: ``"max"`` or ``"min"``.
+        search: shape of a trial of the search.
+        committed: shape of the committed run.
+    """
+    best = best_trial((trial for trial in trials if not trial.committed), mode=mode)
+    if best is None:
+        return None
+    parameters, domain = dict(best.parameters), dict(space.parameters).get("learning_rate")
+    rate = parameters.get("learning_rate")
+    if isinstance(domain, Uniform | LogUniform) and isinstance(rate, int | float):
+        ratio = (search.noise_multiplier or 1.0) / (committed.noise_multiplier or 1.0)
+        parameters["learning_rate"] = min(max(rate * sqrt(ratio), domain.low), domain.high)
+    return Commitment(parameters=parameters, source=best.id)

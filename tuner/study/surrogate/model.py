@@ -1,0 +1,269 @@
+"""Covariance of scores over parameters, noise, fraction of training and source, for a stack of hyper-parameters.
+
+    score = level(noise, fraction, source) + λ · [ hill(z) + rest(z, noise, fraction) + choices ]
+            + effect of the trial + error
+
+z are the parameters as distances from the prior's medians, in units of their ranges. The learning rate's z also holds
+
+    log rate + κ · log clip + p · log noise + q · log fraction − offset of the source,
+
+so the optimum moves with noise, with training and with the source, and the whole shape moves along: what noisy, short
+trials taught holds for the final run at a moved rate. p, q, κ and the offset are hyper-parameters with priors, and are
+integrated over. Where the observations do not determine them, predictions are averages over what they may be.
+
+The hill is a parabola with a random top, and the rest is a Gaussian process for what a parabola cannot follow. The
+proxy has its own level, scale λ, offset, slopes and rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import log
+from typing import Final
+
+import numpy as np
+from scipy.special import ndtr
+
+from tuner.study.gaussian_process import Array, matern, squared_exponential
+from tuner.study.surrogate.axes import Axes, Number
+from tuner.study.surrogate.observations import PUBLIC, Prior
+
+__all__ = ["CLIP", "RATE", "Model", "Points"]
+
+RATE: Final = "learning_rate"
+"""Parameter whose best value moves with noise, training and source."""
+CLIP: Final = "max_grad_norm"
+"""Parameter that multiplies the learning rate as far as gradients are clipped."""
+
+_FRACTION_SLOPE: Final = (0.4, 0.4)  # mean and standard deviation of q
+_GROWTH: Final = (0.5, 0.4)  # mean and standard deviation of the exponent of the amplitude's growth
+_OFFSET: Final = 1.5  # standard deviation of the proxy's offset, in natural logarithms
+_SIDES: Final = (1.5, 0.75)  # hill above and below the best rate: too high a rate is worse than too low a one
+_LEVEL: Final = 3.0  # standard deviation of the level, in standard deviations of the scores
+_OTHER: Final = 0.35  # hill of a parameter other than the learning rate, relative to the learning rate's
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """n places at which scores are observed or predicted.
+
+    Attributes:
+        numbers: coordinates of the numeric parameters, NaN for one that a trial does not have, shape (n, numbers).
+        choices: indices of options, −1 for a choice that a trial does not have, shape (n, choices).
+        noise: log noise-to-signal ratio minus the reference, shape (n,).
+        fraction: log fraction of training, shape (n,).
+        proxy: whether the score is one of the public proxy, shape (n,).
+    """
+
+    numbers: Array
+    choices: Array
+    noise: Array
+    fraction: Array
+    proxy: Array
+
+
+@dataclass(frozen=True, eq=False)
+class _Hyper:
+    """Hyper-parameters, each of shape (B, 1) or (B, 1, 1)."""
+
+    slope: Array
+    fraction_slope: Array
+    coupling: Array
+    offset: Array
+    length: Array
+    others: Array
+    rest: Array
+    effect: Array
+    hill: Array
+    scale: Array
+    growth: Array
+    rate_top: Array
+    clip_top: Array
+
+
+class Model:
+    """Covariance of scores.
+
+    Args:
+        axes: axes of the search space.
+        prior: prior over the best parameters.
+        reference: noise-to-signal ratio for which the prior holds.
+
+    Attributes:
+        tops: prior medians, as coordinates.
+        spreads: prior standard deviations of the best values, in units of the axes.
+    """
+
+    def __init__(self, axes: Axes, prior: Prior, reference: float) -> None:
+        self.axes, self.prior, self.reference = axes, prior, reference
+        names = [axis.name for axis in axes.numbers]
+        self._rate = next((i for i, axis in enumerate(axes.numbers) if axis.name == RATE and axis.log), None)
+        clipped = self._rate is not None and any(axis.name == CLIP and axis.log for axis in axes.numbers)
+        self._clip = names.index(CLIP) if clipped else None
+        tops = [_top(axis, prior) for axis in axes.numbers]
+        self.tops = np.array([top for top, _ in tops])
+        self._units = np.array([axis.unit for axis in axes.numbers])
+        self.spreads = np.array([spread for _, spread in tops]) / self._units
+        self._hills = np.array([1.0 if i == self._rate else _OTHER for i in range(len(names))])
+        self._free = np.array([0.2 if i in (self._rate, self._clip) else 1.0 for i in range(len(names))])
+
+    dimension: Final = 13
+    """Number of hyper-parameters."""
+
+    def points(self, places: Sequence[tuple[Mapping[str, object], float, float, str]]) -> Points:
+        """Return the points of (parameters, noise, fraction, source)."""
+        return Points(
+            np.array(
+                [[axis.coordinate(each[0].get(axis.name)) for axis in self.axes.numbers] for each in places]
+            ).reshape(len(places), len(self.axes.numbers)),
+            np.array(
+                [[float(axis.index(each[0].get(axis.name))) for axis in self.axes.choices] for each in places]
+            ).reshape(len(places), len(self.axes.choices)),
+            np.array([log(each[1] / self.reference) for each in places]),
+            np.array([log(each[2]) for each in places]),
+            np.array([each[3] == PUBLIC for each in places], dtype=np.float64),
+        )
+
+    def at(self, normal: Array) -> Stack:
+        """Return the covariances at standard normal hyper-parameters, shape (B, `dimension`)."""
+        column = [normal[:, place : place + 1] for place in range(self.dimension)]
+        mean, deviation = self.prior.slope
+        return Stack(
+            self,
+            _Hyper(
+                slope=mean + deviation * column[0],
+                fraction_slope=_FRACTION_SLOPE[0] + _FRACTION_SLOPE[1] * column[1],
+                coupling=ndtr(column[2]),
+                offset=_OFFSET * column[3],
+                length=np.exp(np.log(0.8) + 0.4 * column[4])[:, :, None],
+                others=np.exp(np.log(1.5) + 0.5 * column[5])[:, :, None],
+                rest=np.exp(np.log(0.5) + 0.6 * column[6])[:, :, None],
+                effect=np.exp(np.log(0.3) + 1.0 * column[7])[:, :, None],
+                hill=np.exp(0.5 * column[8])[:, :, None],
+                scale=np.exp(0.4 * column[9]),
+                growth=_GROWTH[0] + _GROWTH[1] * column[10],
+                rate_top=column[11],
+                clip_top=column[12],
+            ),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Covariances of a model at B hyper-parameter points."""
+
+    _model: Model
+    _hyper: _Hyper
+
+    @cached_property
+    def effect(self) -> Array:
+        """Standard deviation of the effect of a trial, shape (B, 1, 1)."""
+        return self._hyper.effect
+
+    @property
+    def slope(self) -> Array:
+        """Exponents p of the noise in the best learning rate, shape (B,)."""
+        found: Array = self._hyper.slope[:, 0]
+        return found
+
+    def mean(self, points: Points) -> Array:
+        """Return the prior means, shape (B, n)."""
+        z = self._places(points)
+        squares = z**2
+        if self._model._rate is not None:
+            squares[:, :, self._model._rate] *= np.where(z[:, :, self._model._rate] > 0, *_SIDES)
+        hill = self._hyper.hill[:, :, 0] * (self._model._hills * squares).sum(axis=2)
+        found: Array = -hill * self._amplitude(points)
+        return found
+
+    def covariance(self, one: Points, other: Points) -> Array:
+        """Return the covariances of scores without the effect of trials and without errors, shape (B, n, m)."""
+        hyper, model = self._hyper, self._model
+        z, y = self._places(one), self._places(other)
+        proxies = one.proxy[:, None] * other.proxy[None, :]
+        same = (one.proxy[:, None] == other.proxy[None, :]).astype(np.float64)
+        hills = hyper.hill[:, :, 0:1] * model._hills
+        tops, widths = 2 * hills * model.spreads * model._free, 0.6 * hills
+        hill = _products(np.dstack([z * tops, z**2 * widths]), np.dstack([y * tops, y**2 * widths]))
+        near = matern(self._distance(z, y))
+        noise = one.noise[:, None] - other.noise[None, :]
+        training = one.fraction[:, None] - other.fraction[None, :]
+        alike = squared_exponential(noise) * squared_exponential(training / 0.8)
+        equal = one.choices[:, None, :] == other.choices[None, :, :]
+        held = equal & (one.choices[:, None, :] >= 0)
+        rest = hyper.rest**2 * near * (0.6 + 0.4 * alike) * np.where(equal, 1.0, 0.6).prod(axis=2)
+        shape = hill + rest + held.sum(axis=2) * 0.5**2
+        if model._rate is not None and held.size:
+            shape = (
+                shape
+                + held.sum(axis=2) * (0.7 * hyper.hill) ** 2 * z[:, :, None, model._rate] * y[:, None, :, model._rate]
+            )
+        found = shape * self._amplitude(one)[:, :, None] * self._amplitude(other)[:, None, :]
+        if proxies.any():
+            own_moved = hills * np.where(np.arange(z.shape[2]) == model._rate, 0.3, 1.0)
+            own = _products(z * own_moved, y * own_moved) + (0.6 * hyper.rest) ** 2 * near
+            found = found + proxies * own
+        total: Array = found + self._level(one, other, same)
+        return total
+
+    def _level(self, one: Points, other: Points, same: Array) -> Array:
+        noise = one.noise[:, None] - other.noise[None, :]
+        training = one.fraction[:, None] - other.fraction[None, :]
+        lines = one.noise[:, None] * other.noise[None, :] + one.fraction[:, None] * other.fraction[None, :]
+        curves = squared_exponential(noise) + squared_exponential(training / 0.8)
+        return (lines + 0.25 * curves) * (0.3 + 0.7 * same) + _LEVEL**2 * (0.1 + 0.9 * same)
+
+    def _amplitude(self, points: Points) -> Array:
+        """Return how much the parameters matter, shape (B, n). It falls with noise, as scores fall towards chance."""
+        scale = np.where(points.proxy[None, :] > 0, self._hyper.scale, 1.0)
+        found: Array = scale * np.exp(-self._hyper.growth * (points.noise - 0.5 * points.fraction))
+        return found
+
+    def _places(self, points: Points) -> Array:
+        """Return z, shape (B, n, numbers). An absent parameter is at 0."""
+        model, hyper = self._model, self._hyper
+        z = np.where(np.isfinite(points.numbers), points.numbers - model.tops, 0.0)
+        found = np.repeat(z[None, :, :], hyper.slope.shape[0], axis=0)
+        if model._rate is not None:
+            shift = hyper.slope * points.noise + hyper.fraction_slope * (points.fraction - log(model.prior.fraction))
+            shift = shift - hyper.offset * points.proxy
+            if model._clip is not None:
+                shift = shift + hyper.coupling * z[:, model._clip]
+            found[:, :, model._rate] += shift
+        scaled: Array = found / model._units
+        for place, top in ((model._rate, hyper.rate_top), (model._clip, hyper.clip_top)):
+            if place is not None:
+                scaled[:, :, place] -= model.spreads[place] * top
+        return scaled
+
+    def _distance(self, z: Array, y: Array) -> Array:
+        """Return distances in length scales. Parameters other than the learning rate have longer ones."""
+        hyper, rate = self._hyper, self._model._rate
+        # Only the learning rate's place depends on the hyper-parameters, but for a constant that cancels out.
+        free = [place for place in range(z.shape[2]) if place != rate]
+        squares = ((z[:1, :, None, free] - y[:1, None, :, free]) ** 2).sum(axis=3)
+        found = squares / hyper.others**2
+        if rate is not None:
+            found = found + (z[:, :, None, rate] - y[:, None, :, rate]) ** 2
+        scaled: Array = np.sqrt(found) / hyper.length
+        return scaled
+
+
+def _products(one: Array, other: Array) -> Array:
+    """Return the scalar products of all pairs, shape (B, n, m)."""
+    found: Array = one @ np.swapaxes(other, 1, 2)
+    return found
+
+
+def _top(axis: Number, prior: Prior) -> tuple[float, float]:
+    """Return the coordinate of the prior's median, moved into the range, and its standard deviation."""
+    low, high = axis.bounds
+    centre, half = (low + high) / 2, (high - low) / 2
+    known = prior.recommended.get(axis.name)
+    if known is None or not known.value > 0:
+        return centre, half / 1.5
+    at = log(known.value) if axis.log else known.value
+    spread = known.spread if axis.log else known.spread * known.value
+    return min(max(at, low), high), max(spread, 0.05)
