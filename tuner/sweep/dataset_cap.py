@@ -86,8 +86,8 @@ def _parsed(option: str, prepared: ReadySearch) -> tuple[float, float]:
     if not (isfinite(epsilon) and epsilon > 0 and 0 < delta < 1):
         raise InputError(
             "dataset-cap-invalid",
-            f"`--dataset-cap` must be a finite ε above 0, and a δ above 0 and below 1 (got {option}). Write for example "
-            "3,1e-5.",
+            f"`--dataset-cap` must be a finite ε above 0, and a δ above 0 and below 1 (got {option}). Write for "
+            "example 3,1e-5.",
         )
     require_epsilon(epsilon)
     require_delta(delta)
