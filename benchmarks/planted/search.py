@@ -207,7 +207,8 @@ FAULTS: tuple[Fault, ...] = (
         breaks="the committed run reserves steps with the noise of the trials, and takes them with less noise",
         file="tuner/study/driver.py",
         old="            return self._committed.shape\n",
-        new="            return replace(self._committed.shape, noise_multiplier=self._shape_of({}).noise_multiplier)\n",
+        new="            searched = self._shape_of({}).noise_multiplier\n"
+        "            return __import__('dataclasses').replace(self._committed.shape, noise_multiplier=searched)\n",
         test="tests/cli/test_commit.py::test_the_committed_run_is_charged_as_what_it_is_and_is_what_is_released",
     ),
     Fault(

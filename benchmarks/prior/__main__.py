@@ -8,7 +8,7 @@ each data set with the formulas that were fitted without it: one run against the
 validation records. `set_aside` does the same on two data sets that were never fitted. Only training records are read.
 Finished results are kept in --out, and a killed run continues from there.
 
-`--quick` measures ten situations and judges two small data sets, in two minutes. It writes nothing.
+`--quick` measures ten situations and judges two small data sets, within five minutes. It writes nothing.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from trainables.errors import TrainableError
+
 
 def linear(*, input_shape: tuple[int, ...], classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
@@ -61,3 +63,15 @@ class Unclamped(Rows):
 
     def forward(self, inputs: Tensor) -> Tensor:
         return self.last(self.rows((16 * inputs.flatten(1)).long()).flatten(1))
+
+
+class Talking(nn.Linear):
+    """A model that tells a record in double precision, in an error of the package's own type."""
+
+    def __init__(self, *, input_shape: tuple[int, ...], classes: int) -> None:
+        super().__init__(64, classes)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if inputs.dtype == torch.float64:
+            raise TrainableError("records-empty", f"a secret record: {inputs[0]}")
+        return super().forward(inputs.flatten(1))

@@ -39,6 +39,21 @@ def test_a_users_own_training_is_audited_without_a_record_or_a_charge(bare: Tune
     assert not (bare.folder / "runs").exists(), "no ledger, no sweep"
 
 
+def test_public_records_take_the_place_of_made_up_ones_if_the_ledger_admits_them(tune: Tune) -> None:
+    file = write_own(tune, search__trials=1)
+    write_images(tune.folder / "open.npz", 120)
+    words = ("audit", file, "--steps", "2", "--public-data")
+    for name in ("own.npz", "open.npz"):
+        assert "[records-not-admitted]" in tune(*words, name, code=3).err, "the same answer for both"
+    assert "[own-file-missing]" in tune(*words, "none.npz", code=2).err
+    tune("budget", "public", "survey", "open.npz")
+    before = tune.entries
+    said = tune(*words, "open.npz")
+    assert "on the public records of open.npz; nothing was charged" in said.text
+    assert "The bound is 0 because" in said.text
+    assert tune.entries == before
+
+
 @pytest.mark.usefixtures("sealed_records")
 def test_a_training_with_too_little_noise_is_found(bare: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainables.engine.step, "add_noise", lambda clipped, *, dtype, **_: clipped.to(dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -74,12 +75,18 @@ def test_a_model_that_no_run_could_train_is_refused_at_its_line(bare: Tune, name
     assert f"error: --set {option}: trainable.model: " in bare("plan", bare.write(), "--set", option, code=2).err
 
 
-def test_a_model_of_rows_from_the_current_folder_is_planned_as_it_is_run(tune: Tune) -> None:
+def test_a_model_of_rows_from_the_current_folder_is_planned_as_it_is_run(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A model is timed on the same inputs on which it is checked. None of them is negative."""
     (tune.folder / "my_rows.py").write_text("from own_models import Rows as build\n")
     file = tune.write(trainable__model="my_rows:build", search__trials=1)
     assert tune("plan", file, "--json").json["wall_time_seconds"] > 0
     assert tune("run", file, "--local", "--json").json["trials"][0]["state"] == "complete"
+    # An installed program does not find the current folder by itself, and `tune export` is another process.
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each not in ("", str(tune.folder))])
+    sys.modules.pop("my_rows")
+    tune("export", "tiny")
 
 
 def test_augmented_rows_of_ones_own_table_are_refused_by_a_plan_too(bare: Tune) -> None:

@@ -320,15 +320,18 @@ def test_a_sweep_with_its_ledger_in_postgresql_runs_and_its_card_holds(tune: Tun
 def first_lines(tune: Tune) -> dict[str, str]:
     """The first line of every view of the newest sweep, which is exported."""
     name = tune.sweeps[-1].name
-    tune("export", name, "--out", "shown")
+    exported = tune("export", name, "--out", "shown").text
     tune("report", name, "--out", "page.html")
     page = " ".join(re.sub("<[^>]+>", " ", Path("page.html").read_text().partition("<body>")[2]).split())
     return {
+        "export": exported,
         "plan": tune("plan", "tiny.yaml", "--no-timing").text,
         "watch": tune("watch", name).text,
         "status": tune("status", name, "--json").json["sweeps"][0]["claim"],
         "report": html.unescape(page),
         "card": Path("shown/privacy_card.md").read_text().split("\n\n")[2].replace("\\", ""),
+        "show": tune("show", name).text,
+        "show a trial": tune("show", name, "0").text,
         "verify": tune("verify", "shown/privacy_card.json").text,
         "budget": tune("budget", "show", "digits").text,
     }
@@ -375,7 +378,8 @@ def test_a_run_sets_the_cap_of_its_data_set_before_it_is_opened(tune: Tune) -> N
         (("--dataset-cap", "8"), "dataset-cap-invalid"),
         (("--dataset-cap", "nine"), "dataset-cap-invalid"),
         (("--dataset-cap", "1,2,3"), "dataset-cap-invalid"),
-        (("--dataset-cap", "nan"), "epsilon-out-of-range"),
+        (("--dataset-cap", "nan"), "dataset-cap-invalid"),
+        (("--dataset-cap", "9,2"), "dataset-cap-invalid"),
         (("--dataset-cap", "9", "--dry-run"), "options-conflict"),
         (("--dataset-cap", "9", "--set", "privacy.private=false"), "dataset-cap-not-private"),
     ],

@@ -42,7 +42,12 @@ def test_a_set_that_the_ledger_holds_as_private_is_used_only_when_its_total_is_v
     assert "[records-not-admitted]" in said.err
     assert "digits" not in said.err.partition("error:")[2]
     assert (tune.sweeps, tune.entries) == ([], ["cap"])
-    tune("run", file, "--local", "--quiet", "--void-total", "a study of noise")
+    assert "[value-empty]" in tune("run", file, "--local", "--void-total", " ", code=2).err
+    assert "[options-conflict]" in tune("run", tune.write("own.yaml"), "--void-total", "no use", code=2).err
+    assert (tune.sweeps, tune.entries) == ([], ["cap"])
+    run = tune("run", file, "--local", "--quiet", "--void-total", "a study of noise")
+    assert "the TOTAL of digits is now VOID" in run.text
+    assert "odometer, not a guarantee: the total is void" in tune("budget", "show", "digits").text
     assert tune.entries[:2] == ["cap", "void"], "before the first step"
     # Every view says so from now on, the card of a later search and its check too.
     later = tune.write(search__trials=1)

@@ -177,14 +177,16 @@ def test_one_error_and_nothing_written(bare: Tune, case: str) -> None:
     assert files(bare) == before
 
 
-@pytest.mark.parametrize("name", ["Fixed", "failing"])
+@pytest.mark.parametrize("name", ["Fixed", "failing", "Talking"])
 def test_a_model_whose_code_fails_is_named_with_its_error(bare: Tune, name: str) -> None:
     export(bare, "plain", trainable__model=f"own_models:{name}")
     state = load_file("plain/model.safetensors")
     save_file({key.removeprefix("1."): value for key, value in state.items()}, "plain/model.safetensors")
     sign(Path("plain"))
     before = files(bare)
-    assert "[model-code-failed]" in bare("landscape", "plain", "--public-data", code=2).err
+    said = bare("landscape", "plain", "--public-data", code=2)
+    assert "[model-code-failed]" in said.err
+    assert "secret" not in said.text + said.err
     assert files(bare) == before
 
 

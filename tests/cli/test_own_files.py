@@ -101,6 +101,16 @@ def test_the_check_counts_what_is_in_the_file(bare: Tune) -> None:
     assert "PUBLIC constants" in bare("data", "check", "own.npz").out
 
 
+def test_users_and_blocks_that_the_file_lacks_or_names_wrongly(bare: Tune) -> None:
+    own(bare)
+    assert "has no user_train" in bare("data", "check", "own.npz", "--unit", "user", code=2).err
+    own(bare, block_train=np.arange(49))
+    assert any("block_train" in each["text"] for each in check(bare, code=2)["findings"] if each["level"] == "refused")
+    own(bare, block_train=np.arange(50) % 2)
+    assert check(bare)["blocks"] == {"0": 25, "1": 25}
+    assert "records by block 0: 25, 1: 25" in bare("data", "check", "own.npz").out
+
+
 def test_good_data_have_no_warning(bare: Tune) -> None:
     own(bare)
     assert {each["level"] for each in check(bare)["findings"]} == {"note"}, "the control"

@@ -17,7 +17,7 @@ from search_spaces import LogUniform, SearchSpace, parse_space
 from tuner.errors import BudgetRefusedError, TunerError
 from tuner.executors.base import TrialSetup, lose
 from tuner.study import views
-from tuner.study.committed import Committed, choose_commit
+from tuner.study.committed import Committed, choose_commit, commit_proposed
 from tuner.study.driver import StudyDriver
 from tuner.study.pruners.make import make_pruner
 from tuner.study.types import Ask, Decision, Stop, StopReason, Suggestion, TrialShape, TrialStatus, TrialView, Wait
@@ -278,3 +278,16 @@ def test_the_rule_keeps_the_rate_within_its_domain_and_a_fixed_rate_as_it_is() -
     assert kept is not None
     assert kept.parameters == {"learning_rate": 0.8}
     assert choose_commit([], SPACE, mode="max", search=SEARCH, committed=RUN) is None
+
+
+def test_what_a_surrogate_proposes_is_completed_and_kept_within_the_space() -> None:
+    space = parse_space(
+        {"learning_rate": {"log_uniform": [0.01, 1.0]}, "max_grad_norm": 2.0, "schedule": {"choice": ["constant"]}},
+        method="dp_sgd",
+    )
+    trial = TrialView(id="t", number=0, state=TrialStatus.COMPLETE, last_score=0.5, parameters={"learning_rate": 0.3})
+    found = commit_proposed([trial], space, mode="max", proposed={"learning_rate": 7.0})
+    assert found is not None
+    assert found.source == "t"
+    assert found.parameters == {"learning_rate": 1.0, "max_grad_norm": 2.0, "schedule": "constant"}
+    assert commit_proposed([], space, mode="max", proposed={}) is None

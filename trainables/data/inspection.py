@@ -67,22 +67,24 @@ def inspect_file(path: Path, *, users: bool | None = None, progress: Progress = 
     Raises:
         DatasetError: the file is missing, damaged, or lacks an array. If it only breaks a rule, the rule is a finding.
     """
-    headers = user_file.read_headers(path)
+    headers = user_file.read_headers(path, (*KEYS, *(user_file.USERS[:1] if users else ())))
     by_user = "user_train" in headers if users is None else users
+    by_block = user_file.BLOCK in headers
     facts: dict[str, Any] = {
         "arrays": {name: {"dtype": _kind(head), "shape": list(head.shape)} for name, head in headers.items()},
         "unit": "user" if by_user else "record",
     }
     try:
-        check_own_file(path, users=by_user)
+        check_own_file(path, users=by_user, blocks=by_block)
         broken = []
     except DatasetError as error:
         broken = [Remark("refused", line.removeprefix(f"{path}: ")) for line in error.message.splitlines()]
-    unknown = sorted(headers.keys() - {*KEYS, *user_file.USERS, "classes"})
+    unknown = sorted(headers.keys() - {*KEYS, *user_file.USERS, user_file.BLOCK, "classes"})
     notes = [Remark("note", f"these arrays are not used: {', '.join(unknown)}.")] if unknown else []
-    if user_file.header_problems(headers, users=by_user):  # nothing more can be computed
+    if user_file.header_problems(headers, users=by_user, blocks=by_block):  # nothing more can be computed
         return facts | {"findings": [asdict(each) for each in [*broken, *notes]]}
-    arrays = user_file.read_arrays_of(path, (*KEYS, "classes", *(user_file.USERS if by_user else ())))
+    named = (*(user_file.USERS if by_user else ()), *([user_file.BLOCK] if by_block else ()))
+    arrays = user_file.read_arrays_of(path, (*KEYS, "classes", *named))
     classes = user_file.classes_of(arrays)
     if not 2 <= classes <= user_file.MOST_CLASSES:  # they could not be counted
         return facts | {"findings": [asdict(each) for each in [*broken, *notes]]}
@@ -94,6 +96,7 @@ def inspect_file(path: Path, *, users: bool | None = None, progress: Progress = 
         *_columns(arrays, parts, facts),
         *_duplicates(arrays, parts, facts),
         *(_users(arrays, facts) if by_user else ()),
+        *(_blocks(arrays, facts) if by_block else ()),
     ]
     return facts | {"findings": [asdict(each) for each in [*broken, *found, *notes]]}
 
@@ -266,6 +269,16 @@ def _duplicates(arrays: Arrays, parts: dict[str, _Part], facts: dict[str, Any]) 
             f"{shared} test records have the inputs of a training record: test scores are too good, and scores on them "
             "are published without protection. Leave them out of one of the two.",
         )
+
+
+def _blocks(arrays: Arrays, facts: dict[str, Any]) -> Iterator[Remark]:
+    names, counts = np.unique(arrays[user_file.BLOCK].astype(str), return_counts=True)
+    facts["blocks"] = dict(zip(names.tolist(), counts.tolist(), strict=True))
+    yield Remark(
+        "note",
+        "block_train divides the table into blocks, each with a budget of its own. The block of a record must depend "
+        "on that record alone.",
+    )
 
 
 def _users(arrays: Arrays, facts: dict[str, Any]) -> Iterator[Remark]:

@@ -23,11 +23,22 @@ __all__ = ["tune_audit"]
 @click.option(
     "--steps", type=click.IntRange(1, 1000), default=20, show_default=True, help="Number of steps of the audited run."
 )
+@click.option(
+    "--public-data",
+    metavar="FILE.npz",
+    help="Insert the training records of this file instead of made-up records. Everyone must be allowed to see them.",
+)
 @set_option
 @data_option
 @json_option
 def tune_audit(
-    file: str, canaries: int, steps: int, overrides: tuple[str, ...], data_dir: str | None, as_json: bool
+    file: str,
+    canaries: int,
+    steps: int,
+    public_data: str | None,
+    overrides: tuple[str, ...],
+    data_dir: str | None,
+    as_json: bool,
 ) -> None:
     """Try to refute the guarantee of a file's method, model and clipping. Nothing is charged.
 
@@ -36,11 +47,14 @@ def tune_audit(
     audits, by chance). A bound below the claim proves nothing: the true ε is between the bound and the claim if the
     claim is right.
 
+    With --public-data, the records of a file of yours replace the made-up ones. The ledger is asked first, and refuses
+    records that it holds as private. Made-up records usually give a higher bound.
+
     The command also puts hostile records into a batch and compares the clipped sums before the noise. No private record
     is read. Exit code 1: a fault was found.
     """
     from tuner.runner.audit import audit_command, audit_text
 
-    values = audit_command(file, overrides, data_dir=data_dir, canaries=canaries, steps=steps)
+    values = audit_command(file, overrides, data_dir=data_dir, canaries=canaries, steps=steps, public=public_data)
     print_answer(values, audit_text(values), as_json=as_json)
     sys.exit(0 if values["ok"] else 1)

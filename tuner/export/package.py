@@ -20,6 +20,7 @@ from tuner.files import write_json, write_text
 from tuner.plan.plan import Plan, mechanism_of, plan_from
 from tuner.sweep import folder as sweeps
 from tuner.sweep.ledger_head import require_charged, require_not_behind
+from tuner.sweep.preflight import find_own_model
 from tuner.sweep.registration import division_of, hold_to_ledger, refuse_if_charged
 from tuner.sweep.sealed import require_trained
 from tuner.sweep.trial_spec import training_spec
@@ -60,6 +61,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     """
     from trainables.data import check_present, info
     from tuner.privacy.card.card import build_card, card_text, file_hash, issue_card
+    from tuner.privacy.card.claims import claim_of_card
     from tuner.privacy.card.curve import render_svg
     from tuner.privacy.card.own_words import CardFacts
     from tuner.privacy.card.page import CURVE_FILE, render_markdown
@@ -159,6 +161,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         "scores": scores,
         "errors": {name: score_error.of(score) for name, score in validation.items() if score_error is not None},
         "protected": None if plan.validation_claim is None else dict(zip(_CLAIM, plan.validation_claim, strict=True)),
+        "first_line": claim_of_card(card),
         "claim": {"epsilon": card["claim"]["epsilon"], "delta": card["claim"]["delta"]},
     }
 
@@ -167,7 +170,7 @@ def export_text(values: dict[str, Any]) -> str:
     """Return a text that describes what `export_sweep` did."""
     number = values["trial"].get("number")
     what = "the winner" if number is None else f"trial {number}"
-    lines = [f"exported {what} of {values['sweep']} to {values['folder']}"]
+    lines = [values["first_line"], f"exported {what} of {values['sweep']} to {values['folder']}"]
     if why := values.get("chosen", {}).get("why"):
         lines.append(f"  {why}")
     lines += [f"  {path}" for path in values["files"]]
@@ -211,6 +214,7 @@ def _refuses(error: Exception) -> bool:
 def _load(experiment: Experiment, request: DatasetRequest, plan: Plan, best: ExportedTrial) -> PrivateTraining:
     from trainables.training import PrivateTraining
 
+    find_own_model(experiment)
     spec = training_spec(
         experiment,
         request,

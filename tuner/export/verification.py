@@ -61,17 +61,10 @@ def verify_card(path: Path, ledger_url: str | None) -> tuple[dict[str, Any], str
 
 def _claim(path: Path) -> str:
     """Return the first line of the report: what the card says, checked or not."""
-    from tuner.privacy.card.claims import claim_line, totals_of_card
-    from tuner.privacy.modes import MODES
+    from tuner.privacy.card.claims import claim_of_card
 
     try:
-        card = json.loads(path.read_bytes())
-        claim = card["claim"]
-        unit = "user" if str(claim["adjacency"]).endswith("user") else "record"
-        totals, mode = totals_of_card(card["dataset_budget"]), MODES[claim["mode"]]
-        protected = claim["covers"]["validation"]
-        line = claim_line(claim["epsilon"], claim["delta"], totals, mode=mode, unit=unit, protected=protected)
-        return f"The card claims {line.removeprefix('Claimed: ')}"
+        return f"The card claims {claim_of_card(json.loads(path.read_bytes())).removeprefix('Claimed: ')}"
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError):
         return "The card's claim cannot be read."
 

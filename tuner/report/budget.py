@@ -21,7 +21,7 @@ from tuner.privacy.ledger.division import basis
 from tuner.privacy.ledger.history import lines, points, room, rule, search_lines, share_lines, void_text, within_cap
 from tuner.privacy.ledger.key import RECORDS_PURPOSE
 from tuner.privacy.ledger.ledger import Ledger
-from tuner.privacy.ledger.odometer import LABEL, LABEL_WITHOUT_CAP, read_dataset
+from tuner.privacy.ledger.odometer import LABEL, LABEL_VOID, LABEL_WITHOUT_CAP, read_dataset
 from tuner.privacy.ledger.state import DatasetState
 from tuner.report.budget_page import budget_page
 from tuner.report.facts import dataset_line
@@ -318,7 +318,7 @@ def _with_odometer(state: DatasetState) -> dict[str, Any]:
     read, cap = read_dataset(state), state.cap
     # If only the claims bound the spending, and their δ is above the cap's, the reading is at that δ.
     at = "the cap's δ" if cap is not None and read.delta == cap.delta else "the δ of all searches together"
-    label = LABEL_WITHOUT_CAP if cap is None else LABEL
+    label = LABEL_VOID if state.voids else LABEL_WITHOUT_CAP if cap is None else LABEL
     return {
         **_dataset(state),
         "odometer": {"epsilon_spent": read.epsilon, "delta": read.delta, "delta_is": at, "label": label},

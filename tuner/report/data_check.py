@@ -70,6 +70,10 @@ def _facts(values: dict[str, Any]) -> Iterator[str]:
         f"  duplicates     {twice['copies_in_train']} copies in training, {twice['same_inputs_other_label']} inputs "
         f"with several labels, {twice['test_records_in_train']} test records in training"
     )
+    if "blocks" in values:
+        listed = [f"{name}: {count}" for name, count in values["blocks"].items()]
+        more = f", and {plural(len(listed) - _MOST, 'block')} more" if len(listed) > _MOST else ""
+        yield f"  blocks         records by block {', '.join(listed[:_MOST])}{more}"
     if "users" in values:
         users, each = values["users"], values["users"]["records_per_user"]
         tested = "no user_test" if users["test"] is None else f"{users['test']} in test, {users['in_both']} in both"

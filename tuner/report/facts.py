@@ -95,7 +95,7 @@ def unique_name(sweep: SweepFolder) -> str:
     return sweep.name if found.root == sweep.root else sweep.id
 
 
-def _next_commands(sweep: SweepFolder, *, has_best: bool, state: str) -> tuple[str, ...]:
+def _next_commands(sweep: SweepFolder, *, has_best: bool, state: str, private: bool = True) -> tuple[str, ...]:
     """Return suggested next commands, the most likely first."""
     name, where = unique_name(sweep), storage_option(sweep)
     if state in RUNNING:
@@ -105,6 +105,8 @@ def _next_commands(sweep: SweepFolder, *, has_best: bool, state: str) -> tuple[s
         return (resume_command(sweep), *show)
     if not has_best:
         return (*show, resume_command(sweep))
+    if not private:  # nothing of it can be exported
+        return show
     out = "" if name == sweep.name else f" --out exports/{name}"  # next to the export of the newer one
     return (
         f"tune export {name}{where}{out}",
@@ -277,7 +279,12 @@ def sweep_report(
         budget=budget,
         headline=headline,
         subtitle=f"{plan.method}, {plan.model} on {plan.dataset}",
-        next_commands=_next_commands(sweep, has_best=_has_winner(rows, commits=plan.commit is not None), state=state),
+        next_commands=_next_commands(
+            sweep,
+            has_best=_has_winner(rows, commits=plan.commit is not None),
+            state=state,
+            private=plan.private,
+        ),
         facts=tuple(facts),
         experiment=sweep.experiment.read_text(),
         searched=plan.searched,

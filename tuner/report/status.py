@@ -130,7 +130,7 @@ def trial_values(sweep: SweepFolder, trial: str | None) -> dict[str, Any]:
                 "trial-not-found",
                 f"{sweep.name} has no trial {trial!r}. Give a number or an id from `tune show {sweep.name}`.",
             )
-    values: dict[str, Any] = {"sweep": sweep.id, "trials": [vars(row) for row in rows]}
+    values: dict[str, Any] = {"sweep": sweep.id, "claim": report.headline, "trials": [vars(row) for row in rows]}
     if trial is None:
         values |= {"left_out": report.left_out, "tied": list(report.tied), "expected": report.expected}
         values |= {"chosen": report.chosen, "curves": [curve.as_dict() for curve in report.curves]}
@@ -147,17 +147,24 @@ def _winner_values(sweep: SweepFolder, report: SweepReport, trial: str | None) -
     best = report.best
     winner = None if best is None else {"score": best.score, "error": best.error, "parameters": dict(best.parameters)}
     without = "" if best is not None else report.without_winner
-    return {"sweep": sweep.id, "sealed": True, "metric": report.metric, "winner": winner, "without": without}
+    return {
+        "sweep": sweep.id,
+        "claim": report.headline,
+        "sealed": True,
+        "metric": report.metric,
+        "winner": winner,
+        "without": without,
+    }
 
 
 def trial_text(values: dict[str, Any]) -> str:
-    """Return trials as text: one line per trial, or all facts if there is only one."""
+    """Return trials as text: the claim, then one line per trial, or all facts if there is only one."""
     if "winner" in values:
-        return "\n".join(_winner_lines(values))
+        return "\n".join([values["claim"], *_winner_lines(values)])
     rows = values["trials"]
     if len(rows) == 1:
-        return "\n".join(_trial_lines(rows[0]))
-    lines = [values["sweep"]]
+        return "\n".join([values["claim"], *_trial_lines(rows[0])])
+    lines = [values["claim"], values["sweep"]]
     scores = [with_error(row["score"], row["error"]) for row in rows]
     wide = max(map(len, scores), default=0)
     for row, score in zip(rows, scores, strict=True):

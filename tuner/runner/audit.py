@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from math import sqrt
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from trainables.data import DatasetRequest
 from tuner.errors import InputError
 from tuner.study.promotion import each_level
+from tuner.sweep.identity import admit_open_use
 from tuner.sweep.preflight import ReadySearch, build_model, check_model, prepare, running_own_model
 from tuner.sweep.trial_spec import training_spec
+
+if TYPE_CHECKING:
+    from trainables.audit.canaries import Canaries
 
 __all__ = ["audit_command", "audit_text"]
 
@@ -24,12 +29,13 @@ _RANDOM_RECORDS: Final = 40
 
 
 def audit_command(
-    file: str, overrides: Sequence[str], *, data_dir: str | None, canaries: int, steps: int
+    file: str, overrides: Sequence[str], *, data_dir: str | None, canaries: int, steps: int, public: str | None = None
 ) -> dict[str, Any]:
     """Audit the method, model and clipping of an experiment file.
 
-    Formal guarantee: no training or validation record is read, and no ledger is opened. As `tune plan` does, it reads
-    the shape and the number of classes from the file of test records.
+    Formal guarantee: no training or validation record of the experiment is read, and nothing is charged. As `tune plan`
+    does, it reads the shape and the number of classes from the file of test records. With `public`, a file of records
+    that everyone may see, these take the place of the made-up records, if the ledger admits them.
 
     Returns:
         The values of `tune audit --json`. "ok" is False if the bound exceeds the claim, or a record moved a clipped sum
@@ -37,6 +43,8 @@ def audit_command(
 
     Raises:
         InputError: the file has problems, its search is not private, or its inputs are too small for an audit.
+        BudgetRefusedError: the ledger does not admit the public file.
+        trainables.errors.DatasetError: the public file breaks a rule.
     """
     from trainables.audit.canaries import canary_request, one_hot_canaries
     from trainables.audit.one_run import audit_run
@@ -52,7 +60,16 @@ def audit_command(
             "nothing to audit.",
         )
     check_model(prepared)
-    records = one_hot_canaries(input_shape=about.input_shape, classes=about.classes, most=canaries)
+    if public is not None:
+        records = _public_records(prepared, public, most=canaries)
+    else:
+        records = one_hot_canaries(input_shape=about.input_shape, classes=about.classes, most=canaries)
+    if len(records) < _FEWEST and public is not None:
+        raise InputError(
+            "audit-too-few-canaries",
+            f"An audit needs at least {_FEWEST} records, but {public} has {len(records)} training records. Name a "
+            "larger file, or leave `--public-data` out.",
+        )
     if len(records) < _FEWEST:
         raise InputError(
             "audit-too-few-canaries",
@@ -85,12 +102,35 @@ def audit_command(
         "method": spec.method,
         "model": spec.model,
         "parameters": parameters,
+        "records": "made-up" if public is None else public,
         "mechanism": {"sample_rate": _SAMPLE_RATE, "noise_multiplier": _NOISE, "steps": steps},
         "claim": {"epsilon": claim, "delta": plan.delta, "unit": "record"},
         "canaries": asdict(found),
         "sensitivity": moved,
         "ok": bool(found.epsilon_at_least <= claim and moved["largest_ratio"] <= 1),
     }
+
+
+def _public_records(prepared: ReadySearch, file: str, *, most: int) -> Canaries:
+    """Return the first training records of a public file, after the ledger has admitted them."""
+    from trainables.audit.canaries import Canaries
+    from trainables.data import check_present, info, load_records
+
+    path = str(Path(file).absolute())
+    request = DatasetRequest(name="audit-public", path=path, public_size=1, validation_fraction=0.0)
+    check_present(request)
+    known, about = info(request), prepared.about
+    if (known.input_shape, known.classes) != (about.input_shape, about.classes):
+        raise InputError(
+            "public-data-shape",
+            f"{file}: the records must have the inputs and classes of the experiment, shape {about.input_shape} and "
+            f"{about.classes} classes (got {known.input_shape} and {known.classes}). Name another file.",
+        )
+    admitted = admit_open_use(prepared.experiment.ledger, request, beside=prepared.request)
+    if admitted.refusal is not None:
+        raise admitted.refusal
+    splits = load_records(request)
+    return Canaries(inputs=splits.x_train[:most], targets=splits.y_train[:most])
 
 
 def _sensitivity(prepared: ReadySearch, parameters: dict[str, object]) -> dict[str, Any]:
@@ -122,6 +162,13 @@ def _sensitivity(prepared: ReadySearch, parameters: dict[str, object]) -> dict[s
     return {"samples": len(found), "unit": prepared.request.unit, "largest_ratio": ratio, "record": worst.record}
 
 
+def _more(values: dict[str, Any]) -> str:
+    """Return what may raise a bound of 0."""
+    if values["records"] != "made-up":
+        return "Leave `--public-data` out: made-up records are easier to recognise."
+    return "A linear model on inputs with more entries, or more `--canaries` and `--steps`, can show more."
+
+
 class _Middle:
     """Suggester of the middle of every domain, so that an audit needs no random configuration."""
 
@@ -139,8 +186,9 @@ def audit_text(values: dict[str, Any]) -> str:
     """Return the answer of `tune audit` as text."""
     found, claim, moved, how = (values[name] for name in ("canaries", "claim", "sensitivity", "mechanism"))
     bound = found["epsilon_at_least"]
+    on = "made-up records" if values["records"] == "made-up" else f"the public records of {values['records']}"
     lines = [
-        f"audit of {values['method']} with {values['model']}, on made-up records; nothing was charged",
+        f"audit of {values['method']} with {values['model']}, on {on}; nothing was charged",
         f"  claim of the audited run    ε = {claim['epsilon']:.3g} at δ = {claim['delta']:g} ({how['steps']} steps, "
         f"sample rate {how['sample_rate']:g}, noise {how['noise_multiplier']:g})",
         f"  lower bound of its true ε   {bound:.3g} ({found['right']} of {found['guesses']} guesses right, confidence "
@@ -150,6 +198,11 @@ def audit_text(values: dict[str, Any]) -> str:
     ]
     if values["ok"]:
         lines.append("  no fault was found. This is no proof: a low bound can be a weak audit.")
+        if bound == 0:
+            lines.append(
+                f"  The bound is 0 because {found['right']} of {found['guesses']} right guesses can be luck: blind "
+                f"guesses are right in half of all cases. {_more(values)}"
+            )
     else:
         lines.append(
             "  A FAULT WAS FOUND: the guarantee does not hold for this training. Do not use it on private data."

@@ -27,6 +27,7 @@ from tuner.sweep.status import is_finished
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.sweep.folder import SweepFolder
+    from tuner.sweep.preflight import ReadySearch
     from tuner.sweep.winner import By
 
 __all__ = ["RunOptions", "export_command", "resume_sweep", "run_file", "sync_tracking", "train_file"]
@@ -57,6 +58,8 @@ def run_file(
         wanted = load_experiment(find_file(file)[0], overrides)
         return _resume(sweeps.find_sweep(Path(wanted.storage), wanted.name), wanted, options)
     prepared = prepare(file, overrides, data_dir=options.data_dir)
+    if options.void_total is not None:
+        _require_open_use(prepared, options.void_total)
     check_startable(prepared)
     require_origin(prepared)
     if cap is not None:
@@ -69,6 +72,22 @@ def run_file(
         return 0
     public = prepared.plan.mode.searches_public
     return _answer(run_public(prepared, options) if public else start_sweep(prepared, options)[1], options)
+
+
+def _require_open_use(prepared: ReadySearch, reason: str) -> None:
+    """Refuse `--void-total` where it has no effect, or without a reason."""
+    if prepared.plan.private and not prepared.plan.mode.searches_public:
+        raise InputError(
+            "options-conflict",
+            f"`--void-total` is for public and non-private searches, but {prepared.path} is a private search, which is "
+            "charged. Leave the option out.",
+        )
+    if not reason.strip():
+        raise InputError(
+            "value-empty",
+            f"`--void-total` needs a reason, which the ledger keeps for ever (got {reason!r}). Write why the total is "
+            "given up.",
+        )
 
 
 def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out: Path | None) -> int:

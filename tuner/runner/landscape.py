@@ -86,6 +86,8 @@ def landscape_command(
     about = info(request)
     # Build all models before measuring the first one, so that a broken one is reported at once.
     modules = [export.module(input_shape=about.input_shape, classes=about.classes) for export in exports]
+    for export, module in zip(exports, modules, strict=True):
+        _require_finite(export, module)
     splits = load_records(request)
     held = {"validation": (splits.x_validation, splits.y_validation), "test": (splits.x_test, splits.y_test)}
     inputs, targets = (_spread(each, options.records) for each in held[options.split])
@@ -156,6 +158,15 @@ def _require_writable(out: Path) -> None:
         raise InputError("output-unwritable", f"The folder {out} of `--out` cannot be written. Choose another folder.")
 
 
+def _require_finite(export: Exported, module: nn.Module) -> None:
+    """Refuse a model with NaN or infinite parameters, before it sees a record."""
+    if not all(bool(each.isfinite().all()) for each in module.parameters()):
+        raise TrainableError(
+            "parameters-not-finite",
+            f"{export.folder}: all parameters of the model must be finite. Measure another model.",
+        )
+
+
 def _labels(exports: Sequence[Exported]) -> list[str]:
     """Return the folders' names, or their full paths if two names are equal."""
     names = [export.folder.resolve().name for export in exports]
@@ -180,10 +191,10 @@ def _spread(rows: torch.Tensor, count: int) -> torch.Tensor:
     return rows if size <= count else rows[[at * size // count for at in range(count)]]
 
 
-def _behind_the_wall(export: Exported, measured: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return the measurements, without what the model says of the records."""
+def _behind_the_wall(export: Exported, measured: Callable[[], dict[str, Any] | None]) -> dict[str, Any]:
+    """Return the measurements, without what the model says of the records. It could raise our own errors too."""
     try:
-        return behind(operator_log(), measured, lets_out=lambda error: isinstance(error, TrainableError))
+        values = behind(operator_log(), measured)
     except WalledError as error:
         if not export.own_model:
             raise
@@ -192,17 +203,28 @@ def _behind_the_wall(export: Exported, measured: Callable[[], dict[str, Any]]) -
             f"The model in {export.folder} fails in double precision on the records. Create its tensors with the "
             f"dtype of its parameters, or use fewer `--records`. The error is in the operator's log {operator_log()}.",
         ) from error
+    if values is None:
+        raise TrainableError(
+            "parameters-not-finite", f"{export.folder}: the loss of the model must be finite. Measure another model."
+        )
+    return values
 
 
 def _measured(
     module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, options: LandscapeOptions
-) -> dict[str, Any]:
-    """Return the sharpness and the slices of one model, measured on a GPU if one is available."""
+) -> dict[str, Any] | None:
+    """Return the sharpness and the slices of one model, measured on a GPU if one is available.
+
+    Return None if the loss of the model itself is not finite.
+    """
     import torch
 
-    from trainables.landscape import loss_surface, sharpness
+    from trainables.landscape import PublicLoss, loss_surface, sharpness
 
     measured = (module.to("cuda" if torch.cuda.is_available() else "cpu"), inputs, targets)
+    loss = PublicLoss(*measured)
+    if not isfinite(loss.loss(loss.theta)):
+        return None
     seed, extent = options.seed, options.extent
     steps, starts = options.iterations, options.restarts
     found = sharpness(*measured, radius=options.radius, iterations=steps, restarts=starts, seed=seed)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import tuner
+from tuner.study.names import canonical_sampler
 from tuner.study.types import Observer, Stop, TrialView
+from tuner.sweep.sweep_study import search_setting
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -117,7 +119,7 @@ def run_trials(
         shape_of=plan.shape_of,
         cheapest=() if budget is None else plan.cheapest(),
         when_sure=experiment.search.when_sure,
-        committed=_committed(prepared),
+        committed=_committed(prepared, study),
         levels=None
         if plan.full_runs is None
         else search_levels(experiment.search, plan.rungs, trials=trials, full_runs=plan.full_runs),
@@ -139,9 +141,12 @@ def run_trials(
     return EXECUTORS["local" if options.local else "ray"](settings).run(driver, setup)
 
 
-def _committed(prepared: ReadySearch) -> Committed | None:
-    """Return the committed run that follows the search, or None if no run follows."""
-    from tuner.study.committed import Committed, choose_commit
+def _committed(prepared: ReadySearch, study: Study) -> Committed | None:
+    """Return the committed run that follows the search, or None if no run follows.
+
+    With the sampler `surrogate`, the surrogate of all scores chooses its configuration, for its noise and length.
+    """
+    from tuner.study.committed import Commitment, Committed, choose_commit, commit_proposed
 
     experiment, plan = prepared.experiment, prepared.plan
     if plan.commit is None:
@@ -154,7 +159,19 @@ def _committed(prepared: ReadySearch) -> Committed | None:
         search=plan.shape_of({}),
         committed=shape,
     )
-    return Committed(shape=shape, choose=choose)
+
+    def by_surrogate(trials: Sequence[TrialView]) -> Commitment | None:
+        from tuner.study.surrogate.stored import choose_final
+
+        setting = search_setting(experiment, plan.rungs, plan)
+        found = choose_final(study, experiment.space, setting, seed=experiment.seed)
+        if found is None:
+            return None
+        mode = experiment.search.metric.mode
+        return commit_proposed(trials, experiment.space, mode=mode, proposed=found.parameters)
+
+    surrogate = canonical_sampler(experiment.search.sampler.name) == "surrogate"
+    return Committed(shape=shape, choose=by_surrogate if surrogate else choose)
 
 
 def sweep_info(sweep: SweepFolder, prepared: ReadySearch, *, claim: str = "") -> SweepInfo:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
 from search_spaces import LogUniform, Uniform
+from search_spaces.domains import is_number
 from tuner.study import views
 from tuner.study.best import best_trial
 from tuner.study.rungs import scaled_rungs
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
-    from search_spaces import SearchSpace
+    from search_spaces import Scalar, SearchSpace
     from tuner.study.budget_room import BudgetRoom
     from tuner.study.types import TrialShape, TrialView
 
-__all__ = ["Commitment", "Committed", "choose_commit"]
+__all__ = ["Commitment", "Committed", "choose_commit", "commit_proposed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,3 +134,34 @@ def choose_commit(
         ratio = (search.noise_multiplier or 1.0) / (committed.noise_multiplier or 1.0)
         parameters["learning_rate"] = min(max(rate * sqrt(ratio), domain.low), domain.high)
     return Commitment(parameters=parameters, source=best.id)
+
+
+def commit_proposed(
+    trials: Sequence[TrialView], space: SearchSpace, *, mode: str, proposed: Mapping[str, object]
+) -> Commitment | None:
+    """Return the configuration that a surrogate proposes, completed by the fixed parameters of the space.
+
+    The result is None if no trial of the search ended with a score. The other arguments are as in `choose_commit`.
+    """
+    best = best_trial((trial for trial in trials if not trial.committed), mode=mode)
+    return None if best is None else Commitment(parameters=space.sample(_Proposed(proposed)), source=best.id)
+
+
+class _Proposed:
+    """Source of the proposed values, kept within their domains. A value that is missing is the middle of its domain."""
+
+    def __init__(self, values: Mapping[str, object]) -> None:
+        self._values = values
+
+    def uniform(self, name: str, low: float, high: float, *, log: bool) -> float:
+        value = self._values.get(name)
+        if not is_number(value):
+            return sqrt(low * high) if log else (low + high) / 2
+        return min(max(float(value), low), high)
+
+    def integer(self, name: str, low: int, high: int, *, log: bool) -> int:
+        return round(self.uniform(name, low, high, log=log))
+
+    def choice(self, name: str, options: tuple[Scalar, ...]) -> Scalar:
+        value = self._values.get(name)
+        return next((option for option in options if option == value), options[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from tuner.errors import InputError
@@ -82,6 +83,12 @@ def _parsed(option: str, prepared: ReadySearch) -> tuple[float, float]:
             f"`--dataset-cap` must be EPSILON or EPSILON,DELTA (got {option!r}). Write for example 3,1e-5.",
         )
     epsilon, delta = numbers[0], numbers[1] if len(numbers) == 2 else prepared.plan.delta
+    if not (isfinite(epsilon) and epsilon > 0 and 0 < delta < 1):
+        raise InputError(
+            "dataset-cap-invalid",
+            f"`--dataset-cap` must be a finite ε above 0, and a δ above 0 and below 1 (got {option}). Write for "
+            "example 3,1e-5.",
+        )
     require_epsilon(epsilon)
     require_delta(delta)
     return epsilon, delta

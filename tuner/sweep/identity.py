@@ -133,6 +133,7 @@ class OpenUse:
                 state.intact()
         for name in open_names:
             self.ledger.void_total(name, use=self.use, why=str(void), sweep=sweep)
+            say(f"the TOTAL of {name} is now VOID, for good: from here on, its records are used without protection")
         for state in damaged:
             say(
                 f"the total of {state.dataset} could not be entered as void, because its entries are damaged: "

@@ -34,6 +34,7 @@ __all__ = [
     "check_model",
     "check_startable",
     "check_tracking",
+    "find_own_model",
     "prepare",
     "running_own_model",
 ]
@@ -190,10 +191,8 @@ def build_model(experiment: Experiment, *, input_shape: tuple[int, ...], classes
     """Build the experiment's model. The current folder is also searched for the code of a user's own model."""
     from trainables.models import build
 
-    trainable, here = experiment.trainable, str(Path.cwd())
-    if ":" in trainable.model and here not in sys.path:
-        # The folder is last in the path, so that no file in it hides a library. Ray's workers get the path too.
-        sys.path.append(here)
+    find_own_model(experiment)
+    trainable = experiment.trainable
     return build(
         trainable.model,
         input_shape=input_shape,
@@ -202,6 +201,14 @@ def build_model(experiment: Experiment, *, input_shape: tuple[int, ...], classes
         normalization=trainable.normalization,
         seed=experiment.seed,
     )
+
+
+def find_own_model(experiment: Experiment) -> None:
+    """Let the code of a user's own model be imported from the current folder, as installed programs do not."""
+    here = str(Path.cwd())
+    if ":" in experiment.trainable.model and here not in sys.path:
+        # The folder is last in the path, so that no file in it hides a library. Ray's workers get the path too.
+        sys.path.append(here)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from search_spaces.domains import is_number
 from tuner.errors import InputError
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
     from tuner.experiment import Experiment
+    from tuner.plan.commit import CommitPlan
     from tuner.plan.plan import Plan
     from tuner.study.surrogate.setting import SearchSetting
     from tuner.study.unimodal.options import Unimodality
@@ -92,7 +93,7 @@ def _sampler(experiment: Experiment, rungs: Sequence[int], trials_before: int, p
 
 
 def search_setting(experiment: Experiment, rungs: Sequence[int], plan: Plan | None) -> SearchSetting:
-    """Return what the surrogate must know about a search whose final run is one of its trials.
+    """Return what the surrogate must know about a search. Its final run is one of its trials, or the committed run.
 
     The root of the model's dimension is left out of the noise-to-signal ratio, because it is the same for all trials.
     """
@@ -117,7 +118,14 @@ def search_setting(experiment: Experiment, rungs: Sequence[int], plan: Plan | No
         blur=blurred,
         is_accuracy=experiment.search.metric.name == "validation_accuracy",
         prior=Prior(recommended={name: each for name, each in known.items() if name in _PRIOR}),
+        **({} if plan is None or plan.commit is None else _committed(plan.commit)),
     )
+
+
+def _committed(commit: CommitPlan) -> dict[str, Any]:
+    """Return the noise of the committed run, and the length of a trial as a fraction of it."""
+    noise = commit.noise_multiplier / commit.batch_size
+    return {"final_noise": lambda _parameters: noise, "length": commit.length}
 
 
 def _pruner(experiment: Experiment, rungs: Sequence[int], plan: Plan | None = None) -> BasePruner:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from tuner.privacy.ledger.history import within_cap
-from tuner.privacy.modes import COMPOSITION, Mode
+from tuner.privacy.modes import COMPOSITION, MODES, Mode
 
 if TYPE_CHECKING:
     from tuner.privacy.ledger.search_budget import BudgetView
@@ -20,6 +20,7 @@ __all__ = [
     "Total",
     "budget_sentence",
     "claim_line",
+    "claim_of_card",
     "guarantee_words",
     "totals_of_card",
     "totals_sentence",
@@ -168,6 +169,15 @@ def claim_line(epsilon: float, delta: float, totals: Sequence[Total], *, mode: M
     whom = unit if protected else f"training {unit}"
     claimed = f"Claimed: {_amounts(epsilon, delta)} per {whom}, of {'this' if capped else 'ONE'} {what}."
     return f"{claimed} {totals_sentence(totals)}" if totals else claimed
+
+
+def claim_of_card(card: Mapping[str, Any]) -> str:
+    """Return the first line of a view of an exported model. The values are those of the card, checked or not."""
+    claim = card["claim"]
+    unit = "user" if str(claim["adjacency"]).endswith("user") else "record"
+    totals, mode = totals_of_card(card["dataset_budget"]), MODES[claim["mode"]]
+    protected = claim["covers"]["validation"]
+    return claim_line(claim["epsilon"], claim["delta"], totals, mode=mode, unit=unit, protected=protected)
 
 
 def _several(searches: int) -> str:

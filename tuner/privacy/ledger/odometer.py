@@ -20,10 +20,20 @@ from tuner.privacy.accountant.rdp import epsilon_of_divergence
 from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.state import DatasetState, PoolState, SearchState, exact_sum
 
-__all__ = ["LABEL", "LABEL_WITHOUT_CAP", "Odometer", "Reading", "read_dataset", "read_search", "read_steps"]
+__all__ = [
+    "LABEL",
+    "LABEL_VOID",
+    "LABEL_WITHOUT_CAP",
+    "Odometer",
+    "Reading",
+    "read_dataset",
+    "read_search",
+    "read_steps",
+]
 
 LABEL = "odometer, not a guarantee: the guarantee is the cap"
 LABEL_WITHOUT_CAP = "odometer, not a guarantee: no cap bounds all searches together"
+LABEL_VOID = "odometer, not a guarantee: the total is void"
 
 _MOST_MECHANISMS = 4
 _DEFAULT_DELTA = 1e-5

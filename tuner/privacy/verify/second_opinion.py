@@ -25,6 +25,7 @@ Chain = Sequence[tuple[str, Mapping[str, Any]]]
 """(kind, body) of each entry of one data set, oldest first."""
 
 _TOLERANCE = 1e-9
+_ANSWERS = {True: "yes", False: "no", None: "there is no cap"}
 _PRV_POINTS = 8_000_000
 """Largest number of grid points for the PRV accountant of Opacus. So many points need about a gigabyte of memory."""
 
@@ -102,11 +103,12 @@ def _total(name: str, row: Mapping[str, Any], chain: Chain) -> Iterator[Check]:
     cap, stated = capped(chain), row["cap"] and (row["cap"]["epsilon"], row["cap"]["delta"], row["cap"]["order"])
     fits = within_sums(cap, *sums)
     judged = fits is not None or cap is None
+    by_card, by_sums = (_ANSWERS.get(each, "not decided") for each in (row["within_cap"], fits))
     yield Check(
         f"{name}, its cap",
         ok=stated == cap and (row["within_cap"] == fits if judged else True),
-        detail=f"(ε, δ, order) of the cap is {stated!r} on the card and {cap!r} in the ledger; the card says that the "
-        f"total is within it: {row['within_cap']}, and by its sums it is: {fits if judged else 'not decided'}",
+        detail=f"the cap is {_cap_text(stated)} on the card and {_cap_text(cap)} in the ledger; is the total within "
+        f"it? the card: {by_card}; by the sums: {by_sums if judged else 'not decided'}",
     )
     void, voids = voided(chain), [(each["use"], each["why"]) for each in row["void"]]
     yield Check(
@@ -115,6 +117,14 @@ def _total(name: str, row: Mapping[str, Any], chain: Chain) -> Iterator[Check]:
         detail=f"the card says that it is {'void' if voids else 'not void'}; by a recount of the ledger it is "
         f"{'void' if void else 'not void'}",
     )
+
+
+def _cap_text(cap: tuple[Any, ...] | None) -> str:
+    """Return the ε and δ of a cap, and its Rényi order if it has one, as exact text."""
+    if cap is None:
+        return "not set"
+    epsilon, delta, order = cap
+    return f"ε = {epsilon!r}, δ = {delta!r}" + ("" if order is None else f", order {order!r}")
 
 
 def _kept(name: str, cap: Mapping[str, Any], found: Counted, claim: Mapping[str, Any]) -> Check:
