@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from command_fakes import Tune
 
+from tuner.experiment import load_experiment
+from tuner.plan.plan import plan_from
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
@@ -155,6 +157,10 @@ def without_chance(tune: Tune, text: str) -> str:
     for value in (winner.get("score"), winner.get("parameters", {}).get("learning_rate"), *scores.values()):
         if isinstance(value, float):
             own += [repr(value), f"{value:.4f}", f"{value:.6g}", f"{value:.4g}"]
+    if isinstance(winner.get("score"), float):  # the standard error is a function of the winner's score
+        plan = plan_from(sweeps.read_json(sweep.plan), trials=1)
+        error = plan.score_error(load_experiment(sweep.experiment))
+        own += [] if error is None else [repr(error.of(winner["score"])), f"± {error.of(winner['score']):.2g}"]
     for value in sorted(own, key=len, reverse=True):
         # Not inside a longer number: 0.59 is no part of the coordinate 10.597896.
         text = re.sub(rf"(?:(?<![\d.])|(?<=%[0-9A-F][0-9A-F])){re.escape(value)}(?!\d)", "<own>", text)
