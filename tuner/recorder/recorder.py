@@ -155,7 +155,12 @@ class MLflowRecorder:
                 "trial": trial.id,
                 "number": trial.number,
                 "params": flatten(trial.parameters),
-                "tags": {"state": "running", "reason": "", **_committed(trial)},
+                "tags": {
+                    "state": "running",
+                    "reason": "",
+                    "mlflow.note.content": self._trial_note(),
+                    **_committed(trial),
+                },
             }
         )
 
@@ -313,6 +318,16 @@ class MLflowRecorder:
 
     def _sweep_step(self, budget: Mapping[str, float]) -> int:
         return int(budget["steps_spent"]) if budget else self._history.steps
+
+    def _trial_note(self) -> str:
+        """Return what a trial's page says about its numbers: they are part of a search, and no ε of them is a claim."""
+        about = f"A trial of the sweep {self._sweep.id}. {self._budget_note()}"
+        if self._budget is None:
+            return about
+        return (
+            f"{about}\n\n`epsilon_trial` is the ε of this trial's own steps, and `epsilon_search` that of all steps so "
+            "far. Both are odometers and no guarantee."
+        )
 
     def _budget_note(self) -> str:
         if self._sweep.claim:
