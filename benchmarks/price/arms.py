@@ -17,6 +17,8 @@ from statistics import fmean
 from typing import Any
 
 from benchmarks.price.workloads import DELTA, HELD_OUT, WORKLOADS, Workload
+from tuner.experiment.loading import parse_experiment
+from tuner.experiment.prior import recommended
 from tuner.export.package import export_sweep
 from tuner.runner.public import run_public
 from tuner.runner.run import RunOptions
@@ -107,7 +109,7 @@ def perform(data_dir: str | None, told: Mapping[tuple[str, float], Mapping[str, 
     return Outcome(
         validation=100 * exported["scores"].get("validation_accuracy", nan),
         test=100 * exported["scores"]["test_accuracy"],
-        noise_multiplier=ready.plan.nominal.noise_multiplier,
+        noise_multiplier=(ready.plan.commit or ready.plan.nominal).noise_multiplier,
         parameters=exported["trial"]["parameters"],
     )
 
@@ -132,7 +134,7 @@ def experiment_file(workload: Workload, run: Run, told: Mapping[str, Any]) -> di
         case "commit":
             file["search"] |= {**whole, "sampler": "surrogate", "commit": 0.1}
         case "prior":
-            file["search"]["space"] = {**dict.fromkeys(workload.space, "default"), **workload.fixed}
+            file["search"]["space"] = {**workload.middle, **_recommended(workload, file), **workload.fixed}
         case "gen":
             file["search"]["space"] = {**workload.fixed, "clipping": "automatic", "schedule": "gen"}
         case "auto":
@@ -176,6 +178,13 @@ def _grid(workload: Workload, run: Run, folder: Path, data_dir: str | None) -> O
                 scores.setdefault(json.dumps(trial["parameters"]), []).append(trial["score"])
     best = max(scores, key=lambda point: fmean(scores[point]))
     return Outcome(validation=100 * fmean(scores[best]), test=nan, noise_multiplier=noise, parameters=json.loads(best))
+
+
+def _recommended(workload: Workload, file: Mapping[str, Any]) -> dict[str, float]:
+    """Return the rate and the clip of the shipped prior, fitted without the measurements on this data set."""
+    wanted = {name: "default" for name in ("learning_rate", "max_grad_norm") if name in workload.space}
+    found = recommended({**wanted, **workload.fixed}, parse_experiment(json.dumps(file)), without=workload.dataset)
+    return {name: found[name].value for name in wanted}
 
 
 @lru_cache

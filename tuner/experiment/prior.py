@@ -50,8 +50,13 @@ def with_prior(raw: Mapping[str, object], experiment: Experiment) -> dict[str, o
     }
 
 
-def recommended(raw: Mapping[str, object], experiment: Experiment) -> dict[str, Recommended]:
-    """Return the prior of an experiment with this space by name, or nothing if its size is not known."""
+def recommended(
+    raw: Mapping[str, object], experiment: Experiment, *, without: str | None = None
+) -> dict[str, Recommended]:
+    """Return the prior of an experiment with this space by name, or nothing if its size is not known.
+
+    `without` names a data set of the prior whose measurements are left out, to judge the prior on it.
+    """
     try:
         request = experiment.dataset_request()
         size = public_train_size(request)
@@ -74,7 +79,7 @@ def recommended(raw: Mapping[str, object], experiment: Experiment) -> dict[str, 
         given = {"momentum": experiment.trainable.momentum}
         if "default" not in (raw.get("max_grad_norm"), raw.get("C")):
             given["max_grad_norm"] = _middle(raw, "max_grad_norm", 1.0)
-        return recommend(setting, given=given)
+        return recommend(setting, given=given, without=without)
     except (DatasetError, DomainError):
         return {}
 
@@ -108,7 +113,12 @@ def _noise(raw: Mapping[str, object], experiment: Experiment, *, sample_rate: fl
 
 
 def _composed_runs(experiment: Experiment) -> float:
-    """Return the number of whole runs for which an open search is planned; about the root of the trials for `auto`."""
+    """Return the number of whole runs for which an open search is planned; about the root of the trials for `auto`.
+
+    With a committed run, the prior is about that run, which has the rest of the budget for itself.
+    """
+    if experiment.search.commit is not None:
+        return 1 / (1 - experiment.search.commit.share)
     trials, planned = float(experiment.search.trials), experiment.search.full_runs
     if planned is None:
         return trials
