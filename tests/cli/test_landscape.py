@@ -173,7 +173,7 @@ def test_one_error_and_nothing_written(bare: Tune, case: str) -> None:
     said = bare("landscape", "plain", *words, code=2)
     assert names in said.err
     assert said.err.count("error:") == 1
-    assert ("measuring" in said.out) == ("finite" in case), "said at once, not after the first model was measured"
+    assert "measuring" not in said.out, "said at once, not after the first model was measured"
     assert files(bare) == before
 
 
