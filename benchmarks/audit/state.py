@@ -331,7 +331,7 @@ def measure(settings: Settings, results: Results) -> None:
     results.count("state.fewest_records", min(row[2] for row in rows), note="in one cell")
     results.count("state.unlike", unlike, note="outcomes on D′ that no run on D showed")
     results.count("state.least_p", min(1.0, least), note=f"smallest p-value times {cells} cells; level {LEVEL:g}")
-    leak = planted_leak(max(pairs, 24) if settings.quick else 100, draw)
+    leak = planted_leak(max(pairs, 24) if settings.quick else 300, draw)
     results.count("state.planted_leak_p", leak.p)
     results.count("state.planted_leak_found", leak.unlike)
 

@@ -95,6 +95,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
         yield lambda: Bench(tmp_path / f"bench-{next(numbers):03}", mlflow)
 
 
+@pytest.mark.slow
 def test_a_leak_into_any_kind_of_output_is_found(make: Callable[[], Bench]) -> None:
     assert tuple(name for name in leaks.LEAKS if name != leaks.NUMBER) == searches.KINDS
     missed, _ = searches.leaks_missed(make, np.random.default_rng(5), pairs=2)

@@ -108,7 +108,12 @@ def check_ledger(tune: Tune, counted: Counted, *, slack: int) -> Any:  # noqa: A
     return state
 
 
-@pytest.mark.parametrize("mode", MODES)
+QUICK = ("protected coupon_book", "protected users")
+
+
+@pytest.mark.parametrize(
+    "mode", [pytest.param(mode, marks=() if mode in QUICK else pytest.mark.slow) for mode in MODES]
+)
 def test_what_is_drawn_is_charged_and_the_card_follows(
     tune: Tune, owned: None, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:

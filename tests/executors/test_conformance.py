@@ -99,7 +99,7 @@ def unimodal(folder: Path) -> Sweep:
 @pytest.mark.parametrize(
     "pruner",
     [
-        ("asha", {"reduction_factor": 2}),
+        pytest.param(("asha", {"reduction_factor": 2}), marks=pytest.mark.slow),
         pytest.param(("none", {}), marks=pytest.mark.slow),
         pytest.param(("median", {"n_startup_trials": 1}), marks=pytest.mark.slow),
     ],

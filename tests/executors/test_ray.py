@@ -50,6 +50,7 @@ def test_faults_budget_and_concurrency_together(tmp_path: Path, ray_two_slots: N
     assert watch.most == 2
 
 
+@pytest.mark.slow
 def test_a_lost_worker_goes_on_from_its_checkpoint_and_pays_again(tmp_path: Path, ray_two_slots: None) -> None:
     sweep = Sweep(tmp_path, trials=2, faults={"kill_once_at": 50})
     assert sweep.run_ray().reason is StopReason.DONE

@@ -341,7 +341,9 @@ def keep_what_was_promised_to_the_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TrialAccount, "outstanding", property(lambda self: self.reserved - self.leased))
 
 
-@pytest.mark.parametrize("machine", [OneMechanism, Coupons, AtOneOrder])
+@pytest.mark.parametrize(
+    "machine", [OneMechanism, *(pytest.param(each, marks=pytest.mark.slow) for each in (Coupons, AtOneOrder))]
+)
 @pytest.mark.parametrize(
     "fault",
     [refund_what_was_leased, promise_without_looking, lease_without_writing, keep_what_was_promised_to_the_dead],

@@ -258,7 +258,9 @@ print(won)
 
 
 @pytest.mark.parametrize(
-    ("door", "by"), [("sqlite", "cap"), ("postgresql", "share"), ("sqlite", "order")], indirect=["door"]
+    ("door", "by"),
+    [("sqlite", "cap"), pytest.param("postgresql", "share", marks=pytest.mark.slow), ("sqlite", "order")],
+    indirect=["door"],
 )
 def test_of_two_sweeps_that_want_the_last_room_exactly_one_gets_it(door: Backdoor, by: str) -> None:
     ledger = Ledger.open(door.url)

@@ -52,12 +52,16 @@ def forger() -> Iterator[None]:
         yield
 
 
+QUICK = ("validation", "blocks")
+EVERY_KIND = [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in KINDS]
+
+
 def unfound(report: Report) -> bool:
     return report.answer != "no"
 
 
 @pytest.mark.usefixtures("forger")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_KIND)
 def test_every_forged_card_is_found_but_for_the_operators_own_words(issued_cards: IssuedCards, kind: str) -> None:
     ledger, card = issued_cards[kind]
     assert check_card(card_text(card), ledger, page=render_markdown(card)).ok, "the control"
