@@ -34,7 +34,8 @@ _RANDOM_NAMES: Final = re.compile(
 )
 _NUMBER: Final = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _CHARGED: Final = re.compile(
-    r"accuracy|loss|score|objective|best|curve|values?\b|exported trial|\bseed:$|^param seed$|learning_rate",
+    r"accuracy|loss|score|objective|best|curve|values?\b|±|chosen|\berrors?\b"
+    r"|exported trial|\bseed:$|^param seed$|learning_rate",
     re.IGNORECASE,
 )
 _RANDOM_SIZES: Final = re.compile(
@@ -43,6 +44,11 @@ _RANDOM_SIZES: Final = re.compile(
 )
 """Files that hold scores or times as text."""
 _LAYOUT: Final = re.compile(r"[│─╭╮╰╯█░|]+")
+_TIES: Final = re.compile(
+    r"within one standard error|standard error of the difference|of the difference:"
+    r"|^\W*(tied|expected)\b|^\W*trials? [\d, ]+\W*$"
+)
+"""Lines about trials that are tied with the winner. Whether there are any follows from the scores."""
 _TIMES: Final = re.compile(r"time|_at$|(^|\.)t$|^(pid|worker_id|crc|started|ended)$")
 
 
@@ -88,7 +94,7 @@ class Shown:
         """Add every leaf of a parsed JSON text under its path, times left out."""
         if isinstance(value, dict):
             for key, each in value.items():
-                if not _TIMES.search(str(key)):
+                if not _TIMES.search(str(key)) and key not in ("tied", "expected"):
                     self.add_json(f"{label}.{key}", each)
         elif isinstance(value, list):
             for place, each in enumerate(value):
@@ -106,6 +112,8 @@ def _in_table(text: str, place: int) -> bool:
 def shown_text(shown: Shown, text: str, folder: Path) -> None:
     """Add the output of a command, line by line."""
     for line in text.replace(str(folder), "").splitlines():
+        if _TIES.search(line):
+            continue
         shown.add("", line.replace("  BEST  ", "  "))  # which trial is the best so far is random by right
 
 
