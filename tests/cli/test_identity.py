@@ -34,7 +34,7 @@ def digits_in_public(tune: Tune) -> str:
     )
 
 
-@pytest.mark.parametrize("kind", ["public", "not private"])
+@pytest.mark.parametrize("kind", ["public", pytest.param("not private", marks=pytest.mark.slow)])
 def test_a_set_that_the_ledger_holds_as_private_is_used_only_when_its_total_is_void(tune: Tune, kind: str) -> None:
     file = digits_in_public(tune) if kind == "public" else tune.write("study.yaml", name="study", **OPEN)
     tune("budget", "set", "digits", *CAP)

@@ -140,6 +140,7 @@ def test_a_hash_that_is_shown_commits_to_no_record(own: Tune) -> None:
 WARNING = "used another validation split"
 
 
+@pytest.mark.slow
 def test_another_split_of_the_same_records_is_warned_of(charged: Tune) -> None:
     plan = ("plan", "tiny.yaml", "--no-timing")
     assert WARNING not in charged(*plan).text
@@ -182,6 +183,7 @@ def enter_without_data(tune: Tune, file: str, *overrides: str) -> Ledger:
     return ledger
 
 
+@pytest.mark.slow
 def test_sets_that_share_records_are_split_differently(tune: Tune) -> None:
     # Many records a batch and much noise: the accountant is quick.
     quick = {"trainable__batch_size": 2000, "trainable__epochs": 0.1, "privacy__noise_multiplier": 4.0}

@@ -23,7 +23,10 @@ LONG: dict[str, object] = {"search__trials": 200, "privacy__epsilon": 60.0}
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("how", "code", "state"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGKILL, -signal.SIGKILL, "crashed")],
+    [
+        pytest.param(signal.SIGINT, 130, "interrupted", marks=pytest.mark.slow),
+        (signal.SIGKILL, -signal.SIGKILL, "crashed"),
+    ],
     ids=["ctrl-c", "kill -9"],
 )
 def test_a_sweep_that_was_cut_off_loses_nothing_that_was_charged_and_goes_on(

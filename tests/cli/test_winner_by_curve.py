@@ -185,6 +185,7 @@ def lucky_one(rows: Sequence[dict[str, Any]]) -> int:
     return int(best["number"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("lucky")
 def test_summary_report_tracking_export_and_card_name_the_same_trial(tune: Tune) -> None:
     said = tune("run", tune.write(**{**UNIMODAL, **GRID, "seed": LAST_SEED}), "--local").text

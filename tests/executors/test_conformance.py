@@ -79,9 +79,8 @@ def test_local_is_study_optimize(tmp_path: Path, pruner: str, sampler: str) -> N
     assert all(f"at step {trial.last_step} of" in trial.user_attrs["reason"] for trial in pruned)
 
 
-@pytest.mark.parametrize(
-    "pruner", [pytest.param(name, marks=() if name == "median" else pytest.mark.slow) for name in PRUNERS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("pruner", PRUNERS)
 def test_ray_is_study_optimize(tmp_path: Path, ray_two_slots: None, pruner: str) -> None:
     expected = facts(plain(pruner, "tpe"))
     ours = sweep(tmp_path, pruner, "tpe")

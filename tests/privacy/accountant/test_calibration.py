@@ -123,6 +123,7 @@ def test_coupons_are_the_tighter_cap_and_one_rate_is_one_composition() -> None:
     assert CouponBook(((mechanism, 500),)).claim(DELTA) == TotalSteps(mechanism, 500).claim(DELTA)
 
 
+@pytest.mark.slow
 def test_a_loose_cap_takes_the_least_noise() -> None:
     tiny = [(1e-5, 1), (2e-5, 1)]
     assert calibrate_composed(tiny, epsilon=400.0, delta=1e-4) == 0.2
