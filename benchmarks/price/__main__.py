@@ -5,8 +5,8 @@
 A section is a workload. Each arm is run at a total ε of 0.3, 1, 3 and 8 with several seeds, by the product's plan,
 driver and ledger, and scores the test set once. The price of an arm is the oracle's accuracy minus its own, in points.
 The noise is secret, so another run gives other numbers within the standard errors. Finished runs are kept in --out, and
-a killed benchmark continues from there. `--quick` runs one seed of the logistic regression on digits. The section
-`held_out` has data sets that nothing was tuned on; run it once, at the end.
+a killed benchmark continues from there. `--quick` runs one seed at ε = 1 of the logistic regression on digits. The
+section `held_out` is run once, at the end; its two data sets are among those that the shipped prior was fitted on.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from benchmarks.price.arms import ARMS, GRID, Outcome, Run, arms_of, perform
 from benchmarks.price.workloads import EPSILONS, HELD_OUT, WORKLOADS, Workload
 
 QUICK = "digits"
+_KNOWN = tuple(arm for arm in ARMS if arm != "auto")  # `privacy.accounting: auto` is not there yet
 _OTHERS = tuple(arm for arm in ARMS if arm not in {"oracle", "auto"})
 
 
@@ -31,14 +32,15 @@ def measure(workloads: Mapping[str, Workload], settings: Settings, results: Resu
     """Run what is missing, and add the tables, also when a run fails."""
     kept = Kept(settings.out / "price.jsonl", Run, Outcome)
     for name, workload in workloads.items():
+        epsilons = (1.0,) if settings.quick else EPSILONS
         seeds = (1,) if settings.quick else tuple(range(1, workload.seeds + 1))
         try:
-            grids = [Run(workload=name, arm=GRID, epsilon=epsilon, seed=0) for epsilon in EPSILONS]
+            grids = [Run(workload=name, arm=GRID, epsilon=epsilon, seed=0) for epsilon in epsilons]
             known = kept.complete(grids, partial(perform, settings.data_dir, {}), jobs=settings.jobs)
             told = {(run.workload, run.epsilon): out.parameters for run, out in known.items() if run.arm == GRID}
             wanted = [
                 Run(workload=name, arm=arm, epsilon=epsilon, seed=seed)
-                for seed, epsilon, arm in product(seeds, EPSILONS, arms_of(workload))
+                for seed, epsilon, arm in product(seeds, epsilons, arms_of(workload))
                 if arm in settings.own.arms
             ]
             kept.complete(wanted, partial(perform, settings.data_dir, told), jobs=settings.jobs)
@@ -125,7 +127,7 @@ def _datasets(workloads: Mapping[str, Workload], _settings: Settings) -> set[str
 
 
 def _add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=tuple(ARMS), help="run these arms only")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=_KNOWN, help="run these arms only")
 
 
 BENCHMARK = Benchmark(
