@@ -31,7 +31,7 @@ class RunningTrial:
         step: step of the last report, or of the checkpoint from which the trial resumed.
         reported: step of the last report, 0 before the first.
         forfeits: whether all that the trial has reserved is charged at its end.
-        granted: step up to which the trial's steps are reserved. 0 stands for its end.
+        granted: step up to which the trial's steps are reserved. 0 means its end.
         scored: step of the checkpoint that the trial does not score again when it starts. 0 if there is none.
         problem: why the last report was invalid, or why the pruner stopped the trial. Empty if neither happened.
         committed: whether it is the committed run. No pruner stops it.
