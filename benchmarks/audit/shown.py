@@ -45,7 +45,7 @@ _RANDOM_SIZES: Final = re.compile(
 """Files that hold scores or times as text."""
 _LAYOUT: Final = re.compile(r"[│─╭╮╰╯█░|]+")
 _TIES: Final = re.compile(
-    r"within one standard error|standard error of the difference|of the difference:"
+    r"within one standard error|\bdifference:"
     r"|^\W*(tied|expected)\b|^\W*trials? [\d, ]+\W*$"
 )
 """Lines about trials that are tied with the winner. Whether there are any follows from the scores."""
