@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from search_spaces import PARAMETERS, Limits, Words
 from search_spaces.schedules import GEN, GEN_RATES
@@ -36,6 +36,7 @@ class Hyperparameters:
     """Hyper-parameters of every method.
 
     Attributes:
+        on_release: whether the method trains on a release of the records, instead of by private steps on the records.
         batch_size: EXPECTED batch size under Poisson sampling. ε depends on it.
         steps: number of private steps of the trial. ε depends on it.
         noise_multiplier: standard deviation of the noise divided by the clipping norm; 0 is not private. ε depends on
@@ -56,6 +57,7 @@ class Hyperparameters:
         HyperparameterError: a value is illegal. The message has all problems, one on each line.
     """
 
+    on_release: ClassVar[bool] = False
     batch_size: int
     steps: int
     noise_multiplier: float

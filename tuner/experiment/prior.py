@@ -57,6 +57,8 @@ def recommended(
 
     `without` names a data set of the prior whose measurements are left out, to judge the prior on it.
     """
+    if experiment.mode_or_default.on_release:
+        return {}  # the prior was measured for private steps
     try:
         request = experiment.dataset_request()
         size = public_train_size(request)
