@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from search_spaces import Fixed
 from trainables.data import DatasetInfo, DatasetRequest, budget_owner, check_present, info
 from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
@@ -180,6 +181,11 @@ def check_model(prepared: ReadySearch) -> None:
         with running_own_model(prepared):
             module = build_model(prepared.experiment, input_shape=about.input_shape, classes=about.classes)
             source = gradient_source(module, Layout.of(module), about.input_shape, precision=precision)
+            gain = dict(prepared.experiment.space.parameters).get("feature_gain", Fixed(1.0))
+            if any(value != 1 for value in gain.grid(2)):
+                from trainables.release.training import first_linear
+
+                first_linear(module)
             if ":" in prepared.experiment.trainable.model:
                 check_sensitivity(module, source, input_shape=about.input_shape, classes=about.classes)
     except TrainableError as error:
