@@ -202,7 +202,7 @@ class CommitSection(Section):
             the last checkpoint of the best trial.
     """
 
-    share: Fraction = 0.1
+    share: Fraction = 0.05
     length: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.25
     start: Literal["scratch", "best_trial"] = "scratch"
 
