@@ -14,7 +14,7 @@ from trainables.data import check_present, info
 from tuner.errors import InputError, TunerError
 from tuner.files import write_json, write_text
 from tuner.privacy.modes import PUBLIC
-from tuner.report.facts import PUBLIC_CLAIM, on_public
+from tuner.report.facts import PUBLIC_CLAIM, on_public, public_records
 from tuner.runner.composition import run_open
 from tuner.runner.run import RunOptions, RunResult
 from tuner.sweep import folder as sweeps
@@ -145,7 +145,6 @@ def _public_search(folder: SweepFolder, prepared: ReadySearch, options: RunOptio
 
     experiment, plan = prepared.experiment, prepared.plan
     values = experiment.model_dump(mode="json", by_alias=True)
-    declared = values["search"]["public"]
     values["name"] = folder.name
     values["privacy"] |= {
         "accounting": PUBLIC.name,
@@ -154,10 +153,10 @@ def _public_search(folder: SweepFolder, prepared: ReadySearch, options: RunOptio
     }
     values["dataset"]["validation"] |= {"protected": False, "epsilon": None, "delta": None, "noise": "auto"}
     values["search"] |= {
-        "trials": declared.pop("trials") or experiment.search.trials,
+        "trials": public_records(plan).proxy_trials,
         "full_runs": None,
         "commit": None,
-        "public": declared,
+        "public": values["search"]["public"] | {"trials": None},
     }
     if not folder.whole:
         write_text(folder.experiment, f"# The search on public records of {experiment.name}.\n{dump(values)}")

@@ -212,6 +212,6 @@ def _scored_on(plan: Plan) -> tuple[int, float]:
 
     The scores of a public search are computed on public records and have no noise.
     """
-    if plan.public is not None:
+    if plan.public is not None and plan.mode.searches_public:
         return plan.public.train_size, 0.0
     return plan.train_size, 0.0 if plan.validation is None else plan.validation.standard_error
