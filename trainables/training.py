@@ -170,7 +170,7 @@ class PrivateTraining:
         """Scheduled learning rate of the next step. With `schedule: gen`, the last step's rate, with any warm-up."""
         settings, steps = self._hyperparameters.schedule, self._hyperparameters.steps
         rate = self._hyperparameters.learning_rate if self._probes is None else self._probes.rate
-        return rate * rate_factor(settings, min(self.step, steps - 1), steps)
+        return rate * rate_factor(settings, min(self.step, steps - 1), steps, steps_per_epoch=1 / self.spec.sample_rate)
 
     @property
     def model(self) -> nn.Module:

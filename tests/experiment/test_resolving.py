@@ -97,7 +97,7 @@ def test_writing_the_defaults_out_changes_no_trial(method: str, kind: str) -> No
         ("{step: {every: 0.3}}", "{step: {every: 0.3, factor: 0.1}}"),
         (
             "{choice: [cosine, {inverse_time: {decay: default}}]}",
-            "{choice: [{cosine: {final: 0.0}}, {inverse_time: {decay: {log_uniform: [0.5, 3.0]}}}]}",
+            "{choice: [{cosine: {final: 0.0}}, {inverse_time: {decay: {log_uniform: [0.5, 100.0]}}}]}",
         ),
     ],
 )

@@ -53,7 +53,7 @@ def test_methods_and_free_parameters_are_those_that_the_trainables_take() -> Non
 
 
 def test_schedules_are_those_that_the_trainables_take() -> None:
-    assert all(rate_factor(ScheduleSettings(kind=kind), 0, 10) == 1 for kind in KINDS)
+    assert all(rate_factor(ScheduleSettings(kind=kind), 0, 10, steps_per_epoch=5) == 1 for kind in KINDS)
     assert {name for name in PARAMETERS if name.startswith("schedule.")} == set(SCHEDULE_KEYS)
     assert {entry.name for entry in CONDITIONAL} == {key for key, (kind, _) in SCHEDULE_KEYS.items() if kind}
 
@@ -129,7 +129,7 @@ def test_what_rises_within_a_trial_is_one_plan_and_nothing_to_search() -> None:
     assert space.searched == space.free == ("smoothing_radius",)
     assert set(space.grid(2)) == {"smoothing_radius"}
     asked = Recorder()
-    assert space.sample(asked) == {"smoothing_samples": {"promote": [1, 3]}, "smoothing_radius": 1.0}
+    assert space.sample(asked) == {"smoothing_samples": {"promote": [1, 3]}, "smoothing_radius": 0.0}
     assert asked.asked == ["smoothing_radius"]
     assert parse_space(space.to_spec(), method="dplis") == space
     assert parse_space({"K": 3}, method="dplis").promoted == {}

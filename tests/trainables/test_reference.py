@@ -257,7 +257,7 @@ def assert_same_steps(
     most = 1 if users is None else MOST
     table = None if users is None else torch.tensor([[*mine, *[-1] * (most - len(mine))] for mine in users])
     for index in range(steps):
-        rate = settings.learning_rate * rate_factor(settings.schedule, index, steps)
+        rate = settings.learning_rate * rate_factor(settings.schedule, index, steps, steps_per_epoch=1 / SAMPLE_RATE)
         if samples:
             naive.settings = replace(settings, smoothing_samples=samples[index])
         if dtype == torch.float32:

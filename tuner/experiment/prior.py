@@ -31,6 +31,7 @@ _LEAST_FACTOR: Final = (
     3.0  # a default domain reaches from the median divided by this to the median times this, or wider
 )
 _SPREADS: Final = 2.0
+_PUBLISHED: Final = {"sgd": 0.15, "adam": 1e-3}  # rates of the DP-LSSGD paper, for a convolutional network
 _RUNS: Final = {"selection": 4.0, "public": 1.0}  # runs whose composition needs about the noise of this mode
 
 
@@ -44,8 +45,11 @@ def with_prior(raw: Mapping[str, object], experiment: Experiment) -> dict[str, o
     wanted = [key for key, value in raw.items() if value == "default" and names.get(key) is not None]
     found = recommended(raw, experiment) if wanted else {}
     one = experiment.search.trials == 1
+    reached = {"learning_rate": _published(experiment)}
     return {
-        key: _value(found[names[key]], one=one) if key in wanted and names[key] in found else value
+        key: _value(found[names[key]], one=one, reached=reached.get(names[key]))
+        if key in wanted and names[key] in found
+        else value
         for key, value in raw.items()
     }
 
@@ -150,11 +154,18 @@ def _undeclared(value: object) -> object:
     return {key: each for key, each in value.items() if key != "unimodal"} if isinstance(value, Mapping) else value
 
 
-def _value(found: Recommended, *, one: bool) -> object:
+def _published(experiment: Experiment) -> float | None:
+    """Return the published learning rate, or None for a linear model, for which the prior was measured."""
+    trainable = experiment.trainable
+    return None if family_of(trainable.model) == "linear" else _PUBLISHED[trainable.optimizer]
+
+
+def _value(found: Recommended, *, one: bool, reached: float | None = None) -> object:
     if one:
         return _rounded(found.value)
     factor = max(_LEAST_FACTOR, exp(_SPREADS * found.spread))
-    return {"log_uniform": [_rounded(found.value / factor), _rounded(found.value * factor)]}
+    ends = (found.value / factor, found.value * factor, *(() if reached is None else (reached,)))
+    return {"log_uniform": [_rounded(min(ends)), _rounded(max(ends))]}
 
 
 def _rounded(value: float) -> float:
