@@ -72,6 +72,8 @@ class Parameter:
         usual: whether the default search space contains the parameter.
         priced: whether ε depends on the parameter.
         promotable: whether the value may rise within a trial (`Promoted`).
+        needs: another parameter, and its values with which a trial has this parameter. None for every trial.
+        of_trainable: whether the section `trainable` of an experiment file has the value for a space without it.
         source: where the default domain comes from.
     """
 
@@ -82,6 +84,8 @@ class Parameter:
     usual: bool = False
     priced: bool = False
     promotable: bool = False
+    needs: tuple[str, tuple[str, ...]] | None = None
+    of_trainable: bool = False
     source: str
 
     def check(self, domain: Domain) -> None:

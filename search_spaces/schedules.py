@@ -50,18 +50,21 @@ CONDITIONAL: tuple[Parameter, ...] = (
         name="schedule.step.factor",
         default=LogUniform(0.05, 0.5),
         legal=Limits(high=1.0, low_open=True),
+        needs=("schedule", ("step",)),
         source="DP-LSSGD paper: the rate drops to a tenth at iteration 10 000",
     ),
     Parameter(
         name="schedule.step.every",
         default=Uniform(0.2, 0.8),
         legal=Limits(high=1.0, low_open=True),
+        needs=("schedule", ("step",)),
         source="one to four drops; DP-LSSGD drops the rate once, at iteration 10 000",
     ),
     Parameter(
         name="schedule.inverse_time.decay",
         default=LogUniform(0.5, 100.0),
         legal=Limits(words=INVERSE_TIMES),
+        needs=("schedule", ("inverse_time",)),
         source="the a/t of the DP-LSSGD paper is `per_step`, and its a, 0.5 to 3.0, is the learning_rate; its code "
         "divides once an epoch (`per_epoch`); the numbers are gentler, with a last rate of 1/1.5 to 1/101",
     ),
@@ -69,18 +72,21 @@ CONDITIONAL: tuple[Parameter, ...] = (
         name="schedule.exponential.final",
         default=LogUniform(0.01, 0.5),
         legal=Limits(high=1.0, low_open=True),
+        needs=("schedule", ("exponential",)),
         source="a range around 0.1, because the rate of the DP-LSSGD paper ends at a tenth of its first value",
     ),
     Parameter(
         name="schedule.cosine.final",
         default=Uniform(0.0, 0.2),
         legal=Limits(high=1.0),
+        needs=("schedule", ("cosine",)),
         source="common practice: a cosine that ends at or near 0",
     ),
     Parameter(
         name="schedule.gen.probe_share",
         default=LogUniform(0.01, 0.2),
         legal=Limits(high=1.0, low_open=True, high_open=True),
+        needs=("schedule", ("gen",)),
         source="Liu & Bu 2025 add less than 1 % of noise to the gradients, a share of up to 0.0197; small batches need "
         "more",
     ),
