@@ -36,6 +36,7 @@ _ELSEWHERE = {
     "epsilon": "privacy.epsilon",
     "delta": "privacy.delta",
 }
+_MISSING = {"schedule": "schedule-missing", "optimizer": "optimizer-missing"}
 _RANGES = ("uniform", "log_uniform", "integer", "log_integer")
 _KINDS = (*_RANGES, "choice")
 
@@ -151,7 +152,7 @@ class _Reader:
                 continue  # its own problem is reported
             if not can_be(name, [usual[owner]] if chosen is None else chosen.grid(1)):
                 self._problem(
-                    f"{owner}-missing",
+                    _MISSING[owner],
                     path,
                     f"{name} needs the {owner} {' or '.join(words)}",
                     f"{owner}: {as_yaml(chosen.to_spec()) if chosen else f'{usual[owner]} (the default)'}",
