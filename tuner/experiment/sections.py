@@ -128,7 +128,7 @@ class TrainableSection(Section):
     model: Word = "logistic_regression"
     activation: Word = "relu"
     normalization: Word = "none"
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: Literal["sgd", "adam", "adam_corrected"] = "sgd"
     momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
     precision: Literal["float32", "bfloat16"] = "float32"
     batch_size: Annotated[Count, one_value("batch_size")] = 256

@@ -186,15 +186,17 @@ def _unimodality(experiment: Experiment, rungs: Sequence[int], plan: Plan | None
 def _perturbation(experiment: Experiment, plan: Plan | None) -> float | None:
     """Return the standard deviation that a smoothing radius of 1 adds to each weight, or None if it is unknown.
 
-    It is η · σ · C / b. Of a searched factor, the geometric mean of the bounds is taken.
+    It is η · σ · C / b, and with Adam at most η. Of a searched factor, the geometric mean of the bounds is taken.
     """
     from search_spaces import PARAMETERS
+    from tuner.experiment.prior import optimizers_of
 
     if plan is None or not plan.private:
         return None
     domains, planned = dict(experiment.space.parameters), {"noise_multiplier": plan.nominal.noise_multiplier}
-    found = 1.0 / plan.batch_size
-    for name in ("learning_rate", "noise_multiplier", "max_grad_norm"):
+    sgd = optimizers_of(experiment.search.space, experiment)[0] == "sgd"
+    found = 1.0 / plan.batch_size if sgd else 1.0
+    for name in ("learning_rate", "noise_multiplier", "max_grad_norm") if sgd else ("learning_rate",):
         domain = domains.get(name)
         if domain is None and name in planned:
             found *= planned[name]
