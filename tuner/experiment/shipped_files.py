@@ -32,7 +32,7 @@ trainable:
   method: dp_lssgd                    # dp_sgd, dp_lssgd, dplis, dp_weight_decay, composed
   model: mlp_64
   activation: relu                    # relu, tanh
-  optimizer: sgd                      # sgd, adam
+  optimizer: sgd                      # sgd, adam, adam_corrected
   batch_size: 256                     # EXPECTED size: batches are Poisson samples
   epochs: 10
 privacy:
