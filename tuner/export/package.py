@@ -19,7 +19,7 @@ from tuner.export.exported_trial import ExportedTrial, NoFurtherCharge, trial_to
 from tuner.files import write_json, write_text
 from tuner.plan.plan import Plan, mechanism_of, plan_from
 from tuner.sweep import folder as sweeps
-from tuner.sweep.ledger_head import require_charged, require_not_behind
+from tuner.sweep.ledger_head import charged_search, require_charged, require_not_behind
 from tuner.sweep.preflight import find_own_model
 from tuner.sweep.registration import division_of, hold_to_ledger, refuse_if_charged
 from tuner.sweep.sealed import require_trained
@@ -86,7 +86,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         )
     # The ledger comes first: without it there is no claim, and nothing is written.
     ledger = Ledger.open(experiment.ledger, create=False)
-    charged = ledger.search_state(sweep.id)
+    charged = charged_search(sweep, ledger)
     require_writer(ledger.user(), charged.user, sweep.id)  # the card is recorded at the end
     if charged.status == "open":
         state = sweep.read_status().get("state")

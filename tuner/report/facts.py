@@ -21,6 +21,7 @@ from tuner.report.trial_row import CUT_OFF, TrialRow
 from tuner.report.wording import plural
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import CHARGED, SweepFolder
+from tuner.sweep.ledger_head import charged_search
 from tuner.sweep.sealed import WINNER, SealedWinner, read_winner
 from tuner.sweep.status import RESUMABLE, RUNNING, SweepState, resume_command, state_of, storage_option
 from tuner.sweep.winner import Chosen, choose_winner
@@ -152,11 +153,12 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     charged = plan.private and not plan.mode.searches_public
     entered = charged and status.get("state", SweepState.STARTING) != SweepState.STARTING
     ledger = Ledger.open(experiment.ledger, create=False) if entered else None
+    search = None if ledger is None else charged_search(sweep, ledger)
     budget = None if ledger is None else SearchBudget(ledger, sweep.id)
     shown: dict[str, Any] = {
         "state": state_of(sweep),
         "budget": None if budget is None else budget.view(),
-        "datasets": () if ledger is None else ledger.states_of(ledger.search_state(sweep.id).datasets),
+        "datasets": () if ledger is None or search is None else ledger.states_of(search.datasets),
     }
     if plan.mode.runs_hidden:
         report = sealed_report(sweep, experiment, plan, winner=read_winner(sweep), **shown)
