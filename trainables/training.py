@@ -32,6 +32,7 @@ from trainables.engine.update import Update
 from trainables.errors import DatasetError, GateError, HyperparameterError, InfrastructureError, TrainableError
 from trainables.health import HealthCheck
 from trainables.hyperparameters import check_augmentation
+from trainables.memory import keep_freed_memory
 from trainables.methods import from_parameters
 from trainables.model_gate import hostile_inputs, public_inputs, refuse_raising
 from trainables.models import build
@@ -80,6 +81,7 @@ class PrivateTraining:
         )
         if spec.threads is not None:
             torch.set_num_threads(spec.threads)
+        keep_freed_memory()
         self._device = _device(spec.device)
         about = data.info(spec.dataset)
         self._protected_size = protected_size(spec)

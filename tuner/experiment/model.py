@@ -122,6 +122,11 @@ class Experiment(Section):
         return MODES[self.privacy.accounting]
 
     @property
+    def has_proxy(self) -> bool:
+        """Whether the charged search has a public proxy, which is searched first and is a prior of the surrogate."""
+        return self.search.public is not None and not self.mode.searches_public
+
+    @property
     def activations(self) -> tuple[str, ...]:
         """Activations that a trial may have."""
         domain = dict(self.space.parameters).get("activation")
@@ -149,7 +154,7 @@ class Experiment(Section):
         )
 
     def public_request(self, data_dir: str | None = None) -> DatasetRequest:
-        """Return the request for the PUBLIC records of ``accounting: public``. They are split like private records.
+        """Return the request for the PUBLIC records of ``search.public``. They are split like private records.
 
         Raises:
             InputError: the experiment has no public records.

@@ -35,6 +35,7 @@ __all__ = [
     "ExportedFromSection",
     "MetricSection",
     "PrivacySection",
+    "PublicSection",
     "RecordsSection",
     "ResourcesSection",
     "RunsSection",
@@ -96,6 +97,12 @@ class RecordsSection(Section):
     name: Word
     path: Word | None = None
     public_size: Count | None = None
+
+
+class PublicSection(RecordsSection):
+    """Public records, and the number of trials on them for a charged search; null for as many as `search.trials`."""
+
+    trials: Count | None = None
 
 
 class DatasetSection(RecordsSection):
@@ -222,7 +229,8 @@ class SearchSection(Section):
 
     With `commit`, the trials are short and noisy, and one run with the chosen configuration follows and is released.
 
-    `public` names the PUBLIC records of a search with `accounting: public`.
+    `public` names the PUBLIC records of a search with `accounting: public`, or those on which a charged search with the
+    sampler `surrogate` searches first, at no cost.
 
     `when_sure` says what happens when a complete trial is very probably near the best possible one: `go_on` continues
     the search, `stop` ends it and saves the remaining budget, and `replicate` repeats the best two configurations.
@@ -238,7 +246,7 @@ class SearchSection(Section):
     rungs: Rungs = 5
     space: dict[str, Any] = {}
     metric: MetricSection = MetricSection()
-    public: RecordsSection | None = None
+    public: PublicSection | None = None
     when_sure: WhenSure = "go_on"
     commit: Annotated[CommitSection | None, BeforeValidator(_commit)] = None
 

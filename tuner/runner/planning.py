@@ -132,7 +132,7 @@ def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
 def _check_own_files(experiment: Experiment) -> None:
     """Raise a DatasetError if a file of the user's own data cannot be used. No training record is read."""
     asked = [experiment.dataset_request()]
-    if experiment.mode.searches_public:
+    if experiment.search.public is not None:
         asked.append(experiment.public_request())
     for request in asked:
         if request.path is not None and Path(request.path).exists():
@@ -201,8 +201,10 @@ def _guess_wall_time(prepared: ReadySearch) -> float:
             seconds += share * statistics.median(seconds_per_step(spec, steps=_TIMED_STEPS, at_most=_TIMED_SECONDS))
     trials = plan.trials_at_most or plan.trials_that_fit
     rounds = math.ceil(trials / experiment.resources.concurrent_trials) + (1 if plan.mode.searches_public else 0)
-    steps = plan.shape_of(costly).steps * rounds
-    return seconds * (steps if plan.commit is None else steps + plan.commit.steps)
+    steps, final = plan.shape_of(costly).steps * rounds, plan.shape_of(costly, committed=True).steps
+    if plan.public is not None and plan.public.proxy_trials is not None:
+        steps += math.ceil(plan.public.proxy_trials / experiment.resources.concurrent_trials) * final
+    return seconds * (steps if plan.commit is None else steps + final)
 
 
 class _MostExpensive:
