@@ -80,7 +80,7 @@ def require_not_behind(sweep: SweepFolder, ledger: Ledger, charged: SearchState)
 
     require_head(sweep, ledger)
     if charged.charged_whole:
-        return  # charged before its first run, and the head was kept after that
+        return  # charged before its first run or draw, and the head was kept after that
     for trial in stored_charges(sweep.work, sweep.id):
         require_charged(charged, trial.id, trial.number, trial.steps)
         if charged.validation is not None:

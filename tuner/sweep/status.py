@@ -91,7 +91,7 @@ def _is_over(sweep: SweepFolder) -> bool:
     asked = experiment.search.trials
     if status.get("state") not in FINISHED or status.get("trials", asked) != asked:
         return False
-    if not read_json(sweep.plan).get("private") or sweep.mode.searches_public:
+    if not read_json(sweep.plan).get("private") or not sweep.mode.charges_trials:
         return True
     if not Ledger.exists(experiment.ledger):
         return False  # resuming reports the missing ledger

@@ -14,7 +14,7 @@ import trainables.engine.step
 import trainables.engine.update
 from trainables.audit.one_run import AuditResult, audit_run, scores
 from trainables.audit.task import METHOD_PARAMETERS, canary_task
-from trainables.methods import METHODS
+from trainables.methods import STEP_METHODS
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
 
@@ -29,7 +29,7 @@ def audited(folder: Path, method: str, *, canaries: int = 768, claim: float = 0.
 
 
 def test_every_method_is_audited() -> None:
-    assert METHOD_PARAMETERS.keys() == METHODS.keys()
+    assert METHOD_PARAMETERS.keys() == STEP_METHODS.keys()
 
 
 @pytest.mark.parametrize("method", METHOD_PARAMETERS)
