@@ -24,6 +24,12 @@ __all__ = [
 ]
 
 EXPLANATIONS: dict[str, str] = {
+    # releases
+    "release-unreadable": "The charged release cannot be read, or is not the one that was charged. Restore the file "
+    "from a copy, or start a new search, which draws and charges a new release.",
+    "release-damaged": "The stored release has another form than dp-tuner writes. Start a new search.",
+    "method-not-on-release": "A training on a release needs a method for releases and the file of one. Please report "
+    "this as a bug.",
     # hyper-parameters; the explanations of other codes are in search_spaces.errors
     "method-unknown": "There is no training method of this name. Check the spelling. The message suggests a name.",
     "parameter-priced": "ε depends on this parameter, so trials do not choose it. Set it in the experiment file.",

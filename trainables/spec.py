@@ -35,6 +35,9 @@ class TrainingSpec:
             score is then protected and charged. With None, validation scores are exact.
         initial: checkpoint of another training, from whose weights this training starts. Its weights must be public or
             charged. None starts from the public initialisation.
+        release: file of the charged release on which a method with `on_release` trains.
+        release_sha256: checksum of this file, which the ledger holds.
+        labels_kept: probability with which the release reports a label as it is.
     """
 
     method: str
@@ -58,6 +61,9 @@ class TrainingSpec:
     device: str = "auto"
     score_noise: float | None = None
     initial: str | None = None
+    release: str | None = None
+    release_sha256: str = ""
+    labels_kept: float = 1.0
 
 
 def check_privacy(spec: TrainingSpec) -> None:
@@ -81,12 +87,12 @@ def check_privacy(spec: TrainingSpec) -> None:
 
 
 def spec_fingerprint(spec: TrainingSpec) -> str:
-    """Return a hash of all fields except the threads, the device, the secret key, the data directory and `initial`.
+    """Return a hash of all fields except threads, device, secret key, data directory, `initial` and `release`.
 
     A checkpoint contains the weights that a training reached from `initial`.
     """
     values = asdict(spec)
-    for name in ("threads", "device", "replay_key", "initial"):
+    for name in ("threads", "device", "replay_key", "initial", "release"):
         del values[name]
     del values["dataset"]["data_dir"]
     return hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()

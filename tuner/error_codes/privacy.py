@@ -6,6 +6,12 @@ __all__ = ["EXPLANATIONS"]
 
 EXPLANATIONS: dict[int, dict[str, str]] = {
     1: {
+        "release-charged": "A release is charged once, by the call that opens it, and no other search can be charged "
+        "for one. Please report this as a bug.",
+        "release-stored": "A release is drawn once, so its checksum can be recorded once. Charge a new release.",
+        "release-missing": "The stored release on which the sweep trains is missing, or its checksum is not the one in "
+        "the ledger. Restore the file from a copy. A new sweep draws a new release and is charged for it.",
+        "release-unwritable": "The release was drawn but could not be written. It stays charged. Fix the disk first.",
         "ledger-busy": "Another process is using the ledger, or changed it while dp-tuner was reading it. End that "
         "process or try again.",
         "ledger-damaged": "A program other than dp-tuner changed or truncated the ledger, or tables are missing. "
@@ -87,6 +93,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
     },
     2: {
         "share-not-found": "The user has no share to revoke. Check the names of the user and of the data set.",
+        "release-invalid": "The numbers of a release must be finite and above 0, with two classes or more, and some "
+        "noise must give the requested ε. Correct `privacy.release`, `privacy.epsilon` or `privacy.delta`.",
         "division-missing": "A search that protects users must say how its records are divided among users: by "
         "(record, user) pairs, or by a user key. A reopened search must give those with which it was opened.",
         "ledger-driver-missing": 'A PostgreSQL ledger needs psycopg. Run pip install "dp-tuner[postgres]".',

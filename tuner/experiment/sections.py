@@ -22,6 +22,7 @@ from tuner.experiment.values import (
     UserKey,
     Word,
     broken,
+    one_release,
     one_value,
 )
 from tuner.study.names import canonical_pruner, canonical_sampler
@@ -37,6 +38,7 @@ __all__ = [
     "PrivacySection",
     "PublicSection",
     "RecordsSection",
+    "ReleaseSection",
     "ResourcesSection",
     "RunsSection",
     "SearchSection",
@@ -150,6 +152,25 @@ class RunsSection(Section):
     at_most: AtMost = "auto"
 
 
+class ReleaseSection(Section):
+    """One noisy copy of the records, on which all trials train (`accounting: release`).
+
+    Attributes:
+        guarantee: `rigorous` charges the release for what is true of it. `published` is the noise of the input
+            perturbation paper, whose theorem is false; it needs `private: false`.
+        clip: largest norm of a record's features before noise.
+        label_share: share of ε for the labels, above 0 and below 1. The rest is for the features.
+        constant: the unknown constant c of the published theorem.
+        strong_convexity: Δ of the published theorem.
+    """
+
+    guarantee: Literal["rigorous", "published"] = "rigorous"
+    clip: Annotated[Positive, one_release("clip")] = 1.0
+    label_share: Annotated[Fraction, one_release("label_share")] = 0.3
+    constant: Positive = 1.0
+    strong_convexity: Positive = 0.01
+
+
 class PrivacySection(Section):
     """Privacy settings. The budget applies to the WHOLE search.
 
@@ -158,7 +179,8 @@ class PrivacySection(Section):
         delta: δ of the search, below 1/n. n is the public number of training records (or users with `unit: user`).
         unit: protected unit, which is one record or all records of one user.
         accounting: accounting mode. `composition` shows all trials. `selection` is a sealed search, which shows only
-            the winner. `public` searches on public data and then trains once on the private records.
+            the winner. `public` searches on public data and then trains once on the private records. `release`
+            charges one noisy copy of the records, on which any number of trials train.
         cap: filter for `composition`. auto chooses the tightest filter that the search space allows.
         order: Rényi order of the fixed_order filter. auto chooses the best order for the plan.
         noise_multiplier: a number or a domain to search. auto chooses the smallest noise with which the planned trials
@@ -177,6 +199,7 @@ class PrivacySection(Section):
     adjacency: Word = "add_or_remove_one"
     noise_multiplier: Noise = "auto"
     runs: RunsSection = RunsSection()
+    release: ReleaseSection = ReleaseSection()
     private: bool = True
     noise_seed: Seed | None = None
 

@@ -272,7 +272,7 @@ def _changed(ledger: Ledger, state: DatasetState, notes: list[str]) -> dict[str,
 def _dataset(state: DatasetState) -> dict[str, Any]:
     cap = state.cap
     halves = 1 if cap is None or cap.order is None else 2
-    hides_runs = any(search.charged_whole for search in state.searches)
+    hides_runs = any(search.hides_runs for search in state.searches)
     return {
         "dataset": state.dataset,
         "summary": dataset_line(state),

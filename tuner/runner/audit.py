@@ -38,8 +38,8 @@ def audit_command(
     that everyone may see, these take the place of the made-up records, if the ledger admits them.
 
     Returns:
-        The values of `tune audit --json`. "ok" is False if the bound exceeds the claim, or a record moved a clipped sum
-        further than the clipping norm.
+        The values of `tune audit --json`. "ok" is False if the bound exceeds the claim, a record moved a clipped sum
+        further than the clipping norm, or the weights do not follow from the noised gradients.
 
     Raises:
         InputError: the file has problems, its search is not private, or its inputs are too small for an audit.
@@ -107,7 +107,7 @@ def audit_command(
         "claim": {"epsilon": claim, "delta": plan.delta, "unit": "record"},
         "canaries": asdict(found),
         "sensitivity": moved,
-        "ok": bool(found.epsilon_at_least <= claim and moved["largest_ratio"] <= 1),
+        "ok": bool(found.epsilon_at_least <= claim and moved["largest_ratio"] <= 1 and not found.unexplained),
     }
 
 
@@ -186,6 +186,14 @@ class _Middle:
         return options[0]
 
 
+def _told(unexplained: float | None) -> str:
+    if unexplained is None:
+        return "not replayed: the schedule gen sets the rate by a release of its own"
+    if unexplained:
+        return f"a weight is {unexplained:.2g} from the one that follows from the noised gradients alone"
+    return "the weights follow from the noised gradients and public numbers alone"
+
+
 def audit_text(values: dict[str, Any]) -> str:
     """Return the answer of `tune audit` as text."""
     found, claim, moved, how = (values[name] for name in ("canaries", "claim", "sensitivity", "mechanism"))
@@ -199,6 +207,7 @@ def audit_text(values: dict[str, Any]) -> str:
         f"{found['confidence']:.0%})",
         f"  sensitivity                 one {moved['unit']} more moves the clipped sum by at most "
         f"{moved['largest_ratio']:.3f} of what the noise covers ({moved['samples']} samples tried)",
+        f"  update                      {_told(found['unexplained'])}",
     ]
     if values["ok"]:
         lines.append("  no fault was found. This is no proof: a low bound can be a weak audit.")

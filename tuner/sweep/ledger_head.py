@@ -68,15 +68,15 @@ def remember_head(sweep: SweepFolder, ledger: Ledger, datasets: Sequence[str] = 
         file.write(line)
 
 
-def charged_search(sweep: SweepFolder, ledger: Ledger) -> SearchState:
-    """Return what the ledger has of a sweep's search.
+def charged_search(sweep: SweepFolder, ledger: Ledger, search: str) -> SearchState:
+    """Return what the ledger has of the search that was charged for a sweep.
 
     Raises:
         LedgerError: the ledger has no such search, or has gone back in time (``ledger-behind``).
     """
-    if not ledger.has_search(sweep.id):
+    if not ledger.has_search(search):
         require_head(sweep, ledger)
-    return ledger.search_state(sweep.id)
+    return ledger.search_state(search)
 
 
 def require_not_behind(sweep: SweepFolder, ledger: Ledger, charged: SearchState) -> None:
@@ -91,7 +91,7 @@ def require_not_behind(sweep: SweepFolder, ledger: Ledger, charged: SearchState)
 
     require_head(sweep, ledger)
     if charged.charged_whole:
-        return  # charged before its first run, and the head was kept after that
+        return  # charged before its first run or draw, and the head was kept after that
     for trial in stored_charges(sweep.work, sweep.id):
         require_charged(charged, trial.id, trial.number, trial.steps)
         if charged.validation is not None:

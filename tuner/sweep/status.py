@@ -92,11 +92,11 @@ def _is_over(sweep: SweepFolder) -> bool:
     asked = experiment.search.trials
     if status.get("state") not in FINISHED or status.get("trials", asked) != asked:
         return False
-    if not read_json(sweep.plan).get("private") or sweep.mode.searches_public:
+    if not read_json(sweep.plan).get("private") or not sweep.mode.charges_trials:
         return True
     if not Ledger.exists(experiment.ledger):
         return False  # resuming reports the missing ledger
-    return charged_search(sweep, Ledger.open(experiment.ledger, create=False)).status != "open"
+    return charged_search(sweep, Ledger.open(experiment.ledger, create=False), sweep.id).status != "open"
 
 
 def request_stop(sweep: SweepFolder) -> str:

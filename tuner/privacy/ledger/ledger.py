@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import InputError
-from tuner.privacy.accountant.filters import Filter
+from tuner.privacy.accountant.filters import Filter, OneRelease
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
 from tuner.privacy.ledger.admission import (
     admit_own,
@@ -149,6 +149,8 @@ class Ledger(LedgerReader):
     ) -> None:
         """Open a search of the current user. Its whole (ε, δ) then counts against the cap of the data set.
 
+        A release (`OneRelease`) is also charged by this call, and its search is then closed.
+
         Args:
             dataset: name of the data set.
             search: name, unique in the ledger.
@@ -200,7 +202,7 @@ class Ledger(LedgerReader):
             "unit": unit,
             "user": self.user(),
             "adjacency": "add_or_remove_one",
-            "accounting": "selection" if filter.charged_whole else "composition",
+            "accounting": filter.mode,
             "epsilon": float(epsilon),
             "delta": float(delta),
             "fingerprint": fingerprint,
@@ -230,6 +232,21 @@ class Ledger(LedgerReader):
                 }
                 write(block, "open_search", {**body, **mirror})
             write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), filter, validation)})
+            if isinstance(filter, OneRelease):  # charged in the same transaction, so that no crash leaves it open
+                _begin_mirrors(write, require_search(write.states, search))
+                write(dataset, "release", {"search": search})
+
+    def store_release(self, search: str, sha256: str) -> None:
+        """Record the checksum of the release that was drawn for `search`, which was charged when it was opened.
+
+        Raises:
+            LedgerError: the search is no release, or a release is stored already.
+        """
+        if not (isinstance(sha256, str) and _SHA256.fullmatch(sha256)):
+            raise _not_a_hash("sha256", sha256)
+        with self._chain.write() as write:
+            state = require_search(write.states, search)
+            write(state.dataset, "stored", {"search": search, "sha256": sha256})
 
     def begin_sealed(self, search: str) -> None:
         """Charge a sealed search as a whole, before its first run. Afterwards the search can charge nothing more.
@@ -378,13 +395,16 @@ class Ledger(LedgerReader):
         """Record that a privacy card with this hash and this kind was issued for `search`."""
         require_name(kind, "kind")
         if not (isinstance(card_sha256, str) and _SHA256.fullmatch(card_sha256)):
-            raise InputError(
-                "hash-invalid",
-                f"`card_sha256` must be 64 hexadecimal digits (got {card_sha256!r}). Use card_hash(card).",
-            )
+            raise _not_a_hash("card_sha256", card_sha256)
         with self._chain.write() as write:
             state = require_search(write.states, search)
             write(state.dataset, "card", {"search": search, "card_sha256": card_sha256, "card_kind": kind})
+
+
+def _not_a_hash(name: str, value: object) -> InputError:
+    return InputError(
+        "hash-invalid", f"`{name}` must be 64 hexadecimal digits (got {value!r}). Give the SHA-256 of the content."
+    )
 
 
 def _begin_mirrors(write: Write, search: SearchState) -> None:
