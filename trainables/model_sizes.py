@@ -9,8 +9,10 @@ from typing import Final
 
 __all__ = ["dimension_of", "family_of"]
 
+# Widths of the hidden layers; 0 is the size of an input.
 _HIDDEN: Final[Mapping[str, tuple[int, ...]]] = {
     "logistic_regression": (),
+    "mlp_input": (0,),
     "mlp_64": (64,),
     "mlp_256": (256,),
     "mlp_512_128": (512, 128),
@@ -32,7 +34,8 @@ def dimension_of(model: str, *, input_shape: tuple[int, ...], classes: int) -> i
     Return None for a custom model, and if the model cannot take inputs of this shape.
     """
     if model in _HIDDEN:
-        return _dense(prod(input_shape), *_HIDDEN[model], classes)
+        size = prod(input_shape)
+        return _dense(size, *(width or size for width in _HIDDEN[model]), classes)
     found = _OTHERS[model](input_shape, classes) if model in _OTHERS else None
     return found if found is not None and found > 0 else None
 
