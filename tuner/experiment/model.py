@@ -196,6 +196,11 @@ class Experiment(Section):
                 f"privacy.delta {self.privacy.delta:g} is above n^-1.1 = {size**-1.1:.2g} for n = {size}"
                 f"{' users' if self.privacy.unit == 'user' else ''}: a smaller delta gives a stronger guarantee"
             )
+        if self.trainable.start is not None:
+            found.append(
+                "the claim takes the word of this file that the weights of trainable.start are public: no record of "
+                "this search was used for them"
+            )
         if not self.privacy.private:
             found.append(
                 "privacy.private is false, so this search has no guarantee and its models cannot be exported as private"

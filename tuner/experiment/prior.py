@@ -120,7 +120,12 @@ def recommended(
             train_size=size,
             dimension=None
             if shape is None
-            else dimension_of(experiment.trainable.model, input_shape=shape, classes=classes),
+            else dimension_of(
+                experiment.trainable.model,
+                input_shape=shape,
+                classes=classes,
+                frozen=experiment.trainable.freeze,
+            ),
             classes=classes,
             family=family_of(experiment.trainable.model),
             method=experiment.trainable.method,

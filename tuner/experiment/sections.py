@@ -13,6 +13,7 @@ from tuner.experiment.values import (
     Finite,
     Fraction,
     FullRuns,
+    Names,
     Noise,
     Order,
     Positive,
@@ -43,6 +44,7 @@ __all__ = [
     "RunsSection",
     "SearchSection",
     "Section",
+    "StartSection",
     "TrackingSection",
     "TrainableSection",
     "ValidationSection",
@@ -123,11 +125,38 @@ class DatasetSection(RecordsSection):
     validation: ValidationSection = ValidationSection()
 
 
+class StartSection(Section):
+    """Weights from which every training starts. They must be PUBLIC, and the file must say so.
+
+    Attributes:
+        path: path of a safetensors file.
+        public: declaration that no record of the search was used for the weights.
+        sha256: hash of the file. Without it, the resolved file has the hash that was found.
+    """
+
+    path: Word
+    public: bool = False
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
+def _start(value: object) -> object:
+    """Refuse a bare path, which does not say that the weights are public."""
+    if isinstance(value, str):
+        rule = "must say that the weights are public, which means that no record of this search was used for them"
+        raise broken("start-not-declared", rule, f"Write {{path: {value}, public: true}} if that is so.")
+    return value
+
+
 class TrainableSection(Section):
-    """Training settings of every trial. The sample rate is `batch_size` / the public number of records (or users)."""
+    """Training settings of every trial. The sample rate is `batch_size` / the public number of records (or users).
+
+    `freeze` are names of layers that are not trained.
+    """
 
     method: Word
     model: Word = "logistic_regression"
+    start: Annotated[StartSection | None, BeforeValidator(_start)] = None
+    freeze: Names = ()
     activation: Word = "relu"
     normalization: Word = "none"
     optimizer: Literal["sgd", "adam", "adam_corrected"] = "sgd"
