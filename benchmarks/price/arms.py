@@ -95,7 +95,8 @@ def perform(data_dir: str | None, told: Mapping[tuple[str, float], Mapping[str, 
             return _grid(workload, run, folder, data_dir)
         parameters = told.get((run.workload, run.epsilon), {})
         file = _write(folder, experiment_file(workload, run, parameters))
-        ready = prepare(str(file), (), data_dir=data_dir)
+        # `auto` must not know what was measured on the data set on which it is judged.
+        ready = prepare(str(file), (), data_dir=data_dir, without=workload.dataset)
         check_startable(ready)
         options = RunOptions(data_dir=data_dir, local=True, quiet=True, as_json=True)
         if ready.plan.mode.searches_public:

@@ -18,6 +18,7 @@ from trainables.data import info, public_train_size
 from trainables.errors import DatasetError
 from trainables.model_sizes import dimension_of, family_of
 from tuner.experiment.model import Experiment
+from tuner.experiment.sections import AUTO
 
 __all__ = ["ONE_RUN", "estimated_noise", "recommended", "with_prior"]
 
@@ -31,7 +32,7 @@ _LEAST_FACTOR: Final = (
     3.0  # a default domain reaches from the median divided by this to the median times this, or wider
 )
 _SPREADS: Final = 2.0
-_RUNS: Final = {"selection": 4.0, "public": 1.0}  # runs whose composition needs about the noise of this mode
+_RUNS: Final = {"selection": 4.0, "public": 1.0, AUTO: 1.0}  # runs whose composition needs about the noise of this mode
 
 
 def with_prior(raw: Mapping[str, object], experiment: Experiment) -> dict[str, object]:
