@@ -31,6 +31,7 @@ EXPLANATIONS: dict[str, str] = {
     "augmentation-needs-images": (
         "Only images of shape (channels, height, width) can be flipped or cropped. Set augmentation to none."
     ),
+    "optimizer-mismatch": "This parameter belongs to another optimizer. Remove it, or choose its optimizer.",
     "schedule-mismatch": "This parameter belongs to another schedule. Remove it, or choose its schedule.",
     "promotion-malformed": (
         "A number that rises within a trial needs at least two rising levels and the first step of each level. The "

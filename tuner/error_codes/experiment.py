@@ -136,8 +136,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "runs-without-selection": "The distribution of the number of runs applies to `accounting: selection` only.",
         "run-law-unproved": "If the sampler depends on scores, no price is proved for this distribution of the number "
         "of runs. Use `geometric`, or the sampler `random`.",
-        "public-data-unused": "A public data set is used with `accounting: public` only. Remove `search.public`, or "
-        "choose that mode.",
+        "public-data-unused": "A public data set is used with `accounting: public`, or as the proxy of an open search "
+        "with the sampler `surrogate`. Remove `search.public`, or choose one of the two.",
+        "public-trials-given-twice": "All trials of a search with `accounting: public` are on the public records, and "
+        "`search.trials` is their number.",
         "public-data-missing": "`accounting: public` needs a public data set. Name it in `search.public`.",
         "public-data-incomplete": "To use your own public records, give a path, a public size, and a name that no "
         "other data set uses.",

@@ -104,7 +104,7 @@ class Experiment(Section):
     @cached_property
     def space(self) -> SearchSpace:
         """The parsed search space. For a loaded experiment, `with_space` has already set this property."""
-        return parse_space(self.search.space, method=self.trainable.method)
+        return parse_space(self.search.space, method=self.trainable.method, optimizer=self.trainable.optimizer)
 
     def with_space(self, space: SearchSpace) -> Experiment:
         """Return a copy of this experiment with the given search space.
@@ -130,6 +130,17 @@ class Experiment(Section):
         return MODES[self.privacy.accounting]
 
     @property
+    def has_proxy(self) -> bool:
+        """Whether the charged search has a public proxy, which is searched first and is a prior of the surrogate."""
+        return self.search.public is not None and not self.mode.searches_public
+
+    @property
+    def activations(self) -> tuple[str, ...]:
+        """Activations that a trial may have."""
+        domain = dict(self.space.parameters).get("activation")
+        return (self.trainable.activation,) if domain is None else tuple(str(word) for word in domain.grid(1))
+
+    @property
     def priced(self) -> dict[str, Domain]:
         """Domains of the searched parameters that affect the budget."""
         return {name: domain for name, domain in self.space.parameters if name in self.space.priced}
@@ -151,7 +162,7 @@ class Experiment(Section):
         )
 
     def public_request(self, data_dir: str | None = None) -> DatasetRequest:
-        """Return the request for the PUBLIC records of ``accounting: public``. They are split like private records.
+        """Return the request for the PUBLIC records of ``search.public``. They are split like private records.
 
         Raises:
             InputError: the experiment has no public records.

@@ -37,6 +37,7 @@ __all__ = [
     "ExportedFromSection",
     "MetricSection",
     "PrivacySection",
+    "PublicSection",
     "RecordsSection",
     "ResourcesSection",
     "RunsSection",
@@ -116,6 +117,12 @@ class RecordsSection(Section):
     public_size: Count | None = None
 
 
+class PublicSection(RecordsSection):
+    """Public records, and the number of trials on them for a charged search; null for as many as `search.trials`."""
+
+    trials: Count | None = None
+
+
 class DatasetSection(RecordsSection):
     """Private records and their split. `public_size` and `public_users` must be PUBLIC numbers.
 
@@ -139,7 +146,7 @@ class TrainableSection(Section):
     model: Word = "logistic_regression"
     activation: Word = "relu"
     normalization: Word = "none"
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: Literal["sgd", "adam", "adam_corrected"] = "sgd"
     momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
     precision: Literal["float32", "bfloat16"] = "float32"
     batch_size: Annotated[Count, one_value("batch_size")] = 256
@@ -241,7 +248,8 @@ class SearchSection(Section):
 
     With `commit`, the trials are short and noisy, and one run with the chosen configuration follows and is released.
 
-    `public` names the PUBLIC records of a search with `accounting: public`.
+    `public` names the PUBLIC records of a search with `accounting: public`, or those on which a charged search with the
+    sampler `surrogate` searches first, at no cost.
 
     `when_sure` says what happens when a complete trial is very probably near the best possible one: `go_on` continues
     the search, `stop` ends it and saves the remaining budget, and `replicate` repeats the best two configurations.
@@ -257,7 +265,7 @@ class SearchSection(Section):
     rungs: Rungs = 5
     space: dict[str, Any] = {}
     metric: MetricSection = MetricSection()
-    public: RecordsSection | None = None
+    public: PublicSection | None = None
     when_sure: WhenSure = "go_on"
     commit: Annotated[CommitSection | None, BeforeValidator(_commit)] = None
 

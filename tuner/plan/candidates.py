@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from search_spaces import PARAMETERS, Categorical, Domain, Fixed, Promoted, SearchSpace, default_space, parse_space
 from search_spaces.domains import is_number
-from search_spaces.schedules import GEN, kind_of
+from search_spaces.schedules import GEN
 from tuner.errors import InputError
 from tuner.experiment.loading import parse_experiment
 from tuner.experiment.model import Experiment
@@ -39,6 +39,7 @@ NO_SEARCH = "prior"
 _OFF = ("smoothing_radius", "laplacian_sigma", "weight_decay")
 """Parameters whose least value is taken without a search, because the prior measured no mean gain of any other."""
 _SET_BY_PRIOR = ("learning_rate", "max_grad_norm")
+_OF_TRAINABLE = ("batch_size", "epochs", "optimizer", "momentum", "activation")
 _HALVING: Mapping[str, Any] = {
     "pruner": {"name": "asha", "reduction_factor": 2},
     "rungs": [0.125, 0.25, 0.5, 1.0],
@@ -111,8 +112,12 @@ def kind_of_search(experiment: Experiment) -> str:
 
 def written_space(experiment: Experiment) -> SearchSpace:
     """Return the domains of all parameters that the file names. The word ``default`` has the domain of the table."""
-    method = experiment.trainable.method
-    return parse_space(_raw(experiment), method=method)
+    return _parsed(_raw(experiment), experiment)
+
+
+def _parsed(raw: Mapping[str, object], experiment: Experiment) -> SearchSpace:
+    trainable = experiment.trainable
+    return parse_space(raw, method=trainable.method, optimizer=trainable.optimizer)
 
 
 def _raw(experiment: Experiment, *, one_run: bool = False) -> dict[str, Any]:
@@ -179,7 +184,7 @@ def _proxy(experiment: Experiment, values: dict[str, Any], _without: str | None)
         raise CandidateRefused("no `search.public`")
     _search(experiment)
     values["privacy"]["accounting"] = "public"
-    values["search"]["public"] = declared.model_dump(mode="json")
+    values["search"]["public"] = declared.model_dump(mode="json") | {"trials": None}
 
 
 CANDIDATES: Mapping[str, Callable[[Experiment, dict[str, Any], str | None], None]] = {
@@ -222,15 +227,16 @@ def _single_values(experiment: Experiment, without: str | None) -> Iterator[tupl
     The rate and the clip are those of the shipped prior. Every other searched parameter has its default, or the nearest
     value of its domain, or its least value if it is in `_OFF`.
     """
-    raw = _raw(experiment, one_run=True)
-    domains = dict(parse_space(raw, method=experiment.trainable.method).parameters)
-    wanted: dict[str, Any] = hyperparameter_defaults(experiment.trainable.method)
-    wanted |= {"batch_size": experiment.trainable.batch_size, "epochs": experiment.trainable.epochs}
+    raw, trainable = _raw(experiment, one_run=True), experiment.trainable
+    domains = dict(_parsed(raw, experiment).parameters)
+    wanted: dict[str, Any] = hyperparameter_defaults(trainable.method)
+    wanted |= {name: getattr(trainable, name) for name in _OF_TRAINABLE}
     wanted |= dict.fromkeys(_OFF, 0.0)
     chosen = {name: _single(domain, wanted.get(name)) for name, domain in domains.items() if name not in _SET_BY_PRIOR}
     chosen |= _rate_and_clip(experiment, raw, domains, chosen, without)
     for name in domains:
-        if kind_of(name) in (None, chosen.get("schedule")):
+        needs = PARAMETERS[name].needs
+        if needs is None or chosen.get(needs[0], wanted[needs[0]]) in needs[1]:
             yield name, chosen[name]
 
 
@@ -251,7 +257,7 @@ def _rate_and_clip(
             "search": experiment.search.model_copy(update={"trials": 1}),
         }
     )
-    told: dict[str, Any] = {name: chosen[name] for name in ("batch_size", "epochs") if name in chosen}
+    told: dict[str, Any] = {name: chosen[name] for name in _OF_TRAINABLE if name in chosen}
     mine = [name for name in ("max_grad_norm", "learning_rate") if name in domains]
     told |= {name: domain.value if isinstance(domain := domains[name], Fixed) else "default" for name in mine}
     for name in mine:

@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
+from search_spaces.optimizers import SGD
 from trainables.data import info, public_train_size
 from trainables.errors import DatasetError
 from trainables.model_sizes import dimension_of, family_of
 from tuner.errors import BudgetRefusedError, ExperimentError, TunerError
+from tuner.experiment.prior import optimizers_of
 from tuner.experiment.sections import ChosenSection
 from tuner.plan.candidates import (
     CANDIDATES,
@@ -226,8 +228,9 @@ def _unmeasured(candidate: str, planned: _Planned, at: Situation | None) -> str:
         return "not measured for a model of unknown size"
     if plan.unit == "user":
         return "not measured for users"
-    if experiment.trainable.optimizer != "sgd":
-        return f"not measured with {experiment.trainable.optimizer}"
+    for optimizer in optimizers_of(experiment.search.space, experiment):
+        if optimizer != SGD:
+            return f"not measured with {optimizer}"
     if plan.validation is not None and candidate not in (NO_SEARCH, "gen", "proxy"):
         return "not measured with protected scores"
     error = probe_error(experiment, plan) if candidate == "gen" else None

@@ -49,7 +49,7 @@ __all__ = [
 
 PUBLIC_CLAIM = (
     "Searched on records that the experiment file declares public: nothing is charged, and nothing is guaranteed for "
-    "them. The best configuration is then trained once on the private records, and that run is charged."
+    "them. The run or the search on the private records that follows is charged."
 )
 """Sentence about a search on public records, which has no guarantee."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from search_spaces.domains import Categorical, Fixed, as_yaml
 from search_spaces.schedules import GEN
 from search_spaces.spaces import DIVIDES
-from tuner.experiment.prior import recommended
+from tuner.experiment.prior import optimizers_of, recommended
 from tuner.plan.probes import probe_error
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder
 from tuner.privacy.card.claims import guarantee_words
@@ -151,7 +151,9 @@ def _prior(experiment: Experiment) -> Iterator[tuple[str, str]]:
         return
     rate, clip = found["learning_rate"], found["max_grad_norm"]
     low, high = rate.value * exp(-rate.spread), rate.value * exp(rate.spread)
-    own = "" if experiment.trainable.optimizer == "adam" else " with the max_grad_norm of the space"
+    own = (
+        "" if optimizers_of(experiment.search.space, experiment)[0] != "sgd" else " with the max_grad_norm of the space"
+    )
     lengths = f"batch_size {found['batch_size'].value:.0f}, epochs {found['epochs'].value:.2g}"
     yield (
         "recommended",

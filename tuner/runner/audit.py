@@ -144,10 +144,14 @@ def _sensitivity(prepared: ReadySearch, parameters: dict[str, object]) -> dict[s
 
     experiment, about = prepared.experiment, prepared.about
     trainable, users = experiment.trainable, prepared.request.unit == "user"
-    module = build_model(experiment, input_shape=about.input_shape, classes=about.classes)
+    activation = str(parameters.get("activation", trainable.activation))
+    module = build_model(experiment, input_shape=about.input_shape, classes=about.classes, activation=activation)
     source = gradient_source(module, Layout.of(module), about.input_shape, precision=trainable.precision)
     free = {name: value for name, value in parameters.items() if name not in prepared.plan.priced}
-    settings = from_parameters(trainable.method, free, batch_size=5, steps=1, noise_multiplier=1.0)
+    free.pop("activation", None)
+    settings = from_parameters(
+        trainable.method, free, batch_size=5, steps=1, noise_multiplier=1.0, optimizer=trainable.optimizer
+    )
     found = list(
         SensitivityProbe(module, source, settings).probe(
             about.input_shape,

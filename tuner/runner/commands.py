@@ -81,7 +81,7 @@ def run_file(
 
 def _require_open_use(prepared: ReadySearch, reason: str) -> None:
     """Refuse `--void-total` where it has no effect, or without a reason."""
-    if prepared.plan.private and not prepared.plan.mode.searches_public:
+    if prepared.plan.private and prepared.experiment.search.public is None:
         raise InputError(
             "options-conflict",
             f"`--void-total` is for public and non-private searches, but {prepared.path} is a private search, which is "
@@ -184,6 +184,7 @@ def resume_sweep(sweep: SweepFolder, overrides: Sequence[str], options: RunOptio
         if options.as_json:
             click.echo(json.dumps({"sweep": sweep.id, "state": state, "finished_before": True}, indent=2))
         return 0
+    sweep = sweep.charged_search or sweep  # a proxy is resumed with the search that it belongs to
     sweep.require_whole()
     return _resume(sweep, load_experiment(sweep.experiment, overrides), options)
 

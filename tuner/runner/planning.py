@@ -200,8 +200,10 @@ def _guess_wall_time(prepared: ReadySearch) -> float:
             seconds += share * statistics.median(seconds_per_step(spec, steps=_TIMED_STEPS, at_most=_TIMED_SECONDS))
     trials = plan.trials_at_most or plan.trials_that_fit
     rounds = math.ceil(trials / experiment.resources.concurrent_trials) + (1 if plan.mode.searches_public else 0)
-    steps = plan.shape_of(costly).steps * rounds
-    return seconds * (steps if plan.commit is None else steps + plan.commit.steps)
+    steps, final = plan.shape_of(costly).steps * rounds, plan.shape_of(costly, committed=True).steps
+    if plan.public is not None and plan.public.proxy_trials is not None:
+        steps += math.ceil(plan.public.proxy_trials / experiment.resources.concurrent_trials) * final
+    return seconds * (steps if plan.commit is None else steps + final)
 
 
 class _MostExpensive:

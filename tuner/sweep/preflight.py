@@ -193,17 +193,25 @@ def check_model(prepared: ReadySearch) -> None:
     about, precision = prepared.about, prepared.experiment.trainable.precision
     try:
         with running_own_model(prepared):
-            module = build_model(prepared.experiment, input_shape=about.input_shape, classes=about.classes)
-            source = gradient_source(module, Layout.of(module), about.input_shape, precision=precision)
-            if ":" in prepared.experiment.trainable.model:
-                check_sensitivity(module, source, input_shape=about.input_shape, classes=about.classes)
+            for activation in prepared.experiment.activations:
+                module = build_model(
+                    prepared.experiment, input_shape=about.input_shape, classes=about.classes, activation=activation
+                )
+                source = gradient_source(module, Layout.of(module), about.input_shape, precision=precision)
+                if ":" in prepared.experiment.trainable.model:
+                    check_sensitivity(module, source, input_shape=about.input_shape, classes=about.classes)
     except TrainableError as error:
         where = _place_of_model(prepared)
         raise InputError(error.code, "\n".join(f"{where}: {line}" for line in error.message.splitlines())) from error
 
 
-def build_model(experiment: Experiment, *, input_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Build the experiment's model. The current folder is also searched for the code of a user's own model."""
+def build_model(
+    experiment: Experiment, *, input_shape: tuple[int, ...], classes: int, activation: str | None = None
+) -> nn.Module:
+    """Build the experiment's model. The current folder is also searched for the code of a user's own model.
+
+    Without an `activation`, the model has the first one that a trial may have; an exported experiment has one.
+    """
     from trainables.models import build
 
     find_own_model(experiment)
@@ -212,7 +220,7 @@ def build_model(experiment: Experiment, *, input_shape: tuple[int, ...], classes
         trainable.model,
         input_shape=input_shape,
         classes=classes,
-        activation=trainable.activation,
+        activation=activation or experiment.activations[0],
         normalization=trainable.normalization,
         seed=experiment.seed,
     )

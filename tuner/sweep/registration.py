@@ -101,7 +101,8 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
     if is_own(prepared.request):
         near = near_names(ledger, prepared.owner, prepared.about, user=ledger.user())
         own = {"own": public_facts(prepared.about), "near": near}
-    chosen = {"public_search": read_json(sweep.public_search)} if sweep.public_search.exists() else {}
+    public = (("public_search", sweep.public_search), ("proxy_search", sweep.proxy_search))
+    chosen = {name: read_json(file) for name, file in public if file.exists()}
     ledger.open_search(
         prepared.owner,
         sweep.id,

@@ -19,7 +19,8 @@ __all__ = ["check_same", "located", "plan_hash", "settings_hash", "split_of"]
 # Any other change would alter the claim, or make the new trials incomparable with the old ones. The records may move to
 # another folder, because the ledger identifies them by their content. A search that ended because it found the best
 # configuration may use the rest of its budget.
-_MAY_CHANGE = ("search.trials", "search.when_sure", "resources.", "tracking.", "storage", "dataset.path")
+_PATHS = ("storage", "dataset.path", "search.public.path")
+_MAY_CHANGE = ("search.trials", "search.when_sure", "resources.", "tracking.", *_PATHS)
 _BY_TRIALS = ("trials", "trials_that_fit", "trials_at_most", "epsilon_planned")
 # Text and figures about the cap. No claim depends on them.
 _BESIDE = ("cap_reason", "alternatives", "rung_wise")

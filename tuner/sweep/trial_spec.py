@@ -41,21 +41,22 @@ def training_spec(
     from trainables.training import TrainingSpec
 
     trainable, privacy, resources = experiment.trainable, experiment.privacy, experiment.resources
+    optimizer = str(parameters.get("optimizer", trainable.optimizer))
     shape = plan.shape_of(parameters, committed=committed)
     return TrainingSpec(
         method=trainable.method,
         model=trainable.model,
-        activation=trainable.activation,
+        activation=str(parameters.get("activation", trainable.activation)),
         normalization=trainable.normalization,
-        optimizer=trainable.optimizer,
-        momentum=trainable.momentum,
+        optimizer=optimizer,
+        momentum=trainable.momentum if optimizer == "sgd" else 0.0,
         precision=trainable.precision,
         dataset=request,
         batch_size=shape.batch_size,
         steps=shape.steps,
         **asdict(mechanism_of(shape)),
         parameters=with_steps(
-            {name: value for name, value in parameters.items() if name not in plan.priced},
+            {name: value for name, value in parameters.items() if name not in plan.priced and name != "activation"},
             rungs=plan.rungs,
             steps=shape.steps,
         ),

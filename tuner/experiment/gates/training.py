@@ -57,8 +57,8 @@ def sampling(draft: Draft) -> Iterator[GateFinding]:
 def optimizer(draft: Draft) -> Iterator[GateFinding]:
     """Refuse momentum with Adam."""
     trainable = draft.experiment.trainable
-    if trainable.optimizer == "adam" and trainable.momentum != 0:
-        rule = "momentum applies to sgd only, because adam has its own momentum"
+    if trainable.optimizer != "sgd" and trainable.momentum != 0:
+        rule = f"momentum applies to sgd only, because {trainable.optimizer} has its own momentum"
         yield GateFinding(
             "momentum-with-adam", "trainable.momentum", rule, "Remove the key, or write `optimizer: sgd`."
         )
