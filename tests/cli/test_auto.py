@@ -46,7 +46,7 @@ def test_a_search_that_auto_chose_is_an_ordinary_one_and_is_resumed_as_it_was_ch
     assert stored.privacy.accounting == said["plan"]["accounting"] == "composition"
     assert stored.chosen_by_auto is not None
     assert stored.chosen_by_auto.candidate == "commit"
-    assert "points above one run with no search" in stored.chosen_by_auto.reason
+    assert "points above one run without a search" in stored.chosen_by_auto.reason
     reserved = tune.entries.count("reserve")
 
     plant(monkeypatch, "selection")
@@ -75,7 +75,7 @@ def test_the_plan_has_every_candidate_and_says_in_words_that_no_search_pays(
     rows = {row["candidate"]: row for row in values["comparison"]}
     assert set(rows) == {"prior", "gen", "commit", "full_runs", "composition", "selection", "proxy"}
     assert [name for name, row in rows.items() if row["taken"]] == ["prior"]
-    assert rows["prior"]["price"] == pytest.approx(3.0)
+    assert rows["prior"]["price"]["value"] == pytest.approx(3.0)
     assert rows["gen"]["refused"]
     assert rows["commit"]["unmeasured"] == "not measured for linear models"
     assert rows["prior"]["noise_multiplier"] == values["noise_multiplier"] < rows["composition"]["noise_multiplier"]

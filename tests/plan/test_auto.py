@@ -205,9 +205,10 @@ def test_the_rows_of_a_data_set_can_be_left_out() -> None:
         without: {each.candidate: each.gain for each in chosen(prices, without=without)[2].rows}["commit"]
         for without in (None, "digits")
     }
-    assert gains["digits"] == pytest.approx(0.0)
+    assert gains["digits"] is not None
     assert gains[None] is not None
-    assert gains[None] > 5
+    assert gains["digits"].value == pytest.approx(0.0)
+    assert gains[None].value > 5
 
 
 def test_gen_is_taken_only_where_its_probes_are_clear() -> None:
@@ -243,6 +244,15 @@ def test_a_file_that_searches_nothing_is_one_run_of_its_values() -> None:
     experiment, plan, compared = chosen(measured(dict.fromkeys(HARMLESS, 9.0)), "search.space={learning_rate: 0.37}")
     assert (compared.best, experiment.search.space["learning_rate"], plan.trials) == ("prior", 0.37, 1)
     assert {each.refused for each in compared.rows if each.candidate == "commit"} == {"the file searches nothing"}
+
+
+def test_a_run_far_from_the_shipped_prior_has_no_price_to_be_beaten() -> None:
+    prices = measured({**HARMLESS, "commit": 5.0})
+    _, _, compared = chosen(prices, "search.space={learning_rate: {log_uniform: [0.0001, 0.001]}}")
+    rows = {each.candidate: each for each in compared.rows}
+    assert compared.best == "prior"
+    assert rows["prior"].price is None
+    assert "far from the shipped prior" in rows["prior"].unmeasured
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import log, sqrt
 from typing import TYPE_CHECKING
 
+from search_spaces.domains import Fixed
 from search_spaces.optimizers import SGD
 from trainables.data import info, public_train_size
 from trainables.errors import DatasetError
 from trainables.model_sizes import dimension_of, family_of
 from tuner.errors import BudgetRefusedError, ExperimentError, TunerError
-from tuner.experiment.prior import optimizers_of
+from tuner.experiment.prior import optimizers_of, recommended
 from tuner.experiment.sections import ChosenSection
 from tuner.plan.candidates import (
     CANDIDATES,
@@ -28,7 +29,16 @@ from tuner.plan.candidates import (
     written_space,
 )
 from tuner.plan.plan import Plan, make_plan
-from tuner.plan.prices import MeasuredSearch, Prices, Situation, expected_gain, expected_price, shipped_prices
+from tuner.plan.prices import (
+    Expected,
+    MeasuredSearch,
+    Prices,
+    Situation,
+    best_arm,
+    expected_gain,
+    expected_price,
+    shipped_prices,
+)
 from tuner.plan.probes import probe_error
 
 if TYPE_CHECKING:
@@ -37,8 +47,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CandidateRow", "Comparison", "choose", "compare"]
 
-_MARGIN = 1.0
-"""A candidate is taken only if its expected gain over no search is above this number of its standard errors."""
+
+_NEAR_RATE = log(2.0)
+"""Largest distance, in the logarithm, of a rate from that of the prior at which the arm `prior` is as measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,10 +60,9 @@ class CandidateRow:
         candidate: name of the candidate.
         title: how the table calls it.
         noise_multiplier: noise of the released model, calibrated by the planner; None if the candidate is refused.
-        price, price_error: expected accuracy that an oracle would have more, and its standard error, in points; None if
-            it was not measured for such a training.
-        gain, gain_error: expected accuracy above that of no search, and its standard error, in points.
-        datasets: number of measured data sets near this training.
+        price: expected accuracy that an oracle would have more, in points; None if it was not measured for such a
+            training.
+        gain: expected accuracy above that of no search, in points.
         compute: steps of all runs together, in whole runs.
         refused: why the file cannot be searched like this.
         unmeasured: why there is no expected price.
@@ -62,20 +72,12 @@ class CandidateRow:
     candidate: str
     title: str
     noise_multiplier: float | None = None
-    price: float | None = None
-    price_error: float | None = None
-    gain: float | None = None
-    gain_error: float | None = None
-    datasets: float = 0.0
+    price: Expected | None = None
+    gain: Expected | None = None
     compute: float | None = None
     refused: str = ""
     unmeasured: str = ""
     taken: bool = False
-
-    @property
-    def clearly_better(self) -> bool:
-        """Whether the candidate is expected to be better than no search by more than the margin."""
-        return self.gain is not None and self.gain_error is not None and self.gain > _MARGIN * self.gain_error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,12 +182,10 @@ def _compared(
             compute=_compute(name, each.plan),
         )
         found.append(_priced(replace(row, unmeasured=_unmeasured(name, each, at)), rows, at))
-    best = max(
-        (row for row in found if row.clearly_better),
-        key=lambda row: (row.gain or 0.0) - _MARGIN * (row.gain_error or 0.0),
-        default=None,
-    )
-    return Comparison(rows=tuple(found), best=NO_SEARCH if best is None else best.candidate, reason=_why(found, best))
+    if any(row.candidate == NO_SEARCH and row.price is None for row in found):
+        found = [replace(row, gain=None) for row in found]
+    best = best_arm({row.candidate: row.gain for row in found})
+    return Comparison(rows=tuple(found), best=best or NO_SEARCH, reason=_why(found, best))
 
 
 def _priced(row: CandidateRow, rows: Sequence[MeasuredSearch], at: Situation | None) -> CandidateRow:
@@ -195,10 +195,10 @@ def _priced(row: CandidateRow, rows: Sequence[MeasuredSearch], at: Situation | N
     price = expected_price(rows, row.candidate, at)
     if price is None:
         known = any(each.arm == row.candidate and each.family == at.family for each in rows)
-        return replace(row, unmeasured="too few data sets near" if known else f"not measured for {at.family} models")
-    row = replace(row, price=price.value, price_error=price.error, datasets=price.near)
+        kind = "this kind of model" if at.family == "other" else f"{at.family} models"
+        return replace(row, unmeasured="too few data sets near" if known else f"not measured for {kind}")
     gain = None if row.candidate == NO_SEARCH else expected_gain(rows, row.candidate, NO_SEARCH, at)
-    return row if gain is None else replace(row, gain=gain.value, gain_error=gain.error)
+    return replace(row, price=price, gain=gain)
 
 
 def _situation(experiment: Experiment, request: DatasetRequest, single: Plan) -> Situation | None:
@@ -233,10 +233,22 @@ def _unmeasured(candidate: str, planned: _Planned, at: Situation | None) -> str:
             return f"not measured with {optimizer}"
     if plan.validation is not None and candidate not in (NO_SEARCH, "gen", "proxy"):
         return "not measured with protected scores"
+    if candidate == NO_SEARCH and not _has_rate_of_prior(experiment):
+        return "not measured at this rate, which is far from the shipped prior's"
     error = probe_error(experiment, plan) if candidate == "gen" else None
     if error is not None and error.is_large:
         return f"its probes are too noisy here (error {error.value:.2g} of their bound)"
     return ""
+
+
+def _has_rate_of_prior(experiment: Experiment) -> bool:
+    """Return whether the rate of a single run is near the one for which the arm `prior` was measured."""
+    space = dict(experiment.space.parameters)
+    rate, clip = space["learning_rate"], space["max_grad_norm"]
+    if not (isinstance(rate, Fixed) and isinstance(clip, Fixed)):
+        return False
+    known = recommended({"learning_rate": "default", "max_grad_norm": clip.value}, experiment).get("learning_rate")
+    return known is not None and float(rate.value) > 0 and abs(log(float(rate.value) / known.value)) <= _NEAR_RATE
 
 
 def _compute(candidate: str, plan: Plan) -> float:
@@ -266,18 +278,19 @@ def _title(candidate: str, plan: Plan) -> str:
     return _TITLES[candidate]
 
 
-def _why(rows: list[CandidateRow], best: CandidateRow | None) -> str:
+def _why(rows: Sequence[CandidateRow], best: str | None) -> str:
     """Return one sentence of public facts: why the best candidate is taken, or why none is searched."""
-    if best is not None:
-        return (
-            f"{best.title}: expected to be {best.gain:.2f} ± {best.gain_error:.2f} points above one run with no search"
-        )
-    measured = [row for row in rows if row.gain is not None and row.gain_error is not None]
-    if not measured:
-        reasons = "; ".join(dict.fromkeys(row.unmeasured or row.refused for row in rows if row.candidate != NO_SEARCH))
-        return f"do not search: one run at the shipped prior, because nothing else has an expected price ({reasons})"
-    nearest = max(measured, key=lambda row: row.gain or 0.0)
-    return (
-        "do not search: one run at the shipped prior, because no search is expected to be clearly better (the best is "
-        f"{nearest.title}, {nearest.gain:+.2f} ± {nearest.gain_error:.2f} points)"
-    )
+    gains = {row.title: row.gain for row in rows if row.gain is not None}
+    for row in rows:
+        if row.candidate == best and row.gain is not None:
+            gain = f"{row.gain.value:.2f} ± {row.gain.error:.2f} points"
+            return f"{row.title}: expected to be {gain} above one run without a search"
+    if not gains:
+        others = [row for row in rows if row.candidate != NO_SEARCH]
+        reasons = [row.unmeasured for row in others if row.unmeasured] or [row.refused for row in others]
+        because = f"nothing else has an expected price ({'; '.join(dict.fromkeys(reasons))})"
+    else:
+        title, gain_of_it = max(gains.items(), key=lambda each: each[1].value)
+        found = f"{title}, {gain_of_it.value:+.2f} ± {gain_of_it.error:.2f} points"
+        because = f"no search is expected to be clearly better (the best is {found})"
+    return f"do not search: one run, because {because}"

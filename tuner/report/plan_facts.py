@@ -290,6 +290,6 @@ def _candidate_cells(row: CandidateRow, mark: str) -> tuple[str, ...]:
     if row.refused:
         return row.title, "–", "refused", "–", row.refused
     noise = "–" if row.noise_multiplier is None else f"{row.noise_multiplier:.4g}"
-    price = "–" if row.price is None else f"{row.price:.2f} ± {row.price_error:.2f}"
+    price = "–" if row.price is None else f"{row.price.value:.2f} ± {row.price.error:.2f}"
     told = ", ".join(each for each in (mark * row.taken, row.unmeasured) if each)
     return row.title, noise, price, "–" if row.compute is None else f"{row.compute:.3g}", told

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, hypot, log, sqrt
 
 from tuner.plan.prices.measured import MeasuredSearch
 
-__all__ = ["Expected", "Situation", "expected_gain", "expected_price"]
+__all__ = ["Expected", "Situation", "best_arm", "expected_gain", "expected_price"]
+
+_MARGIN = 1.0
+"""An arm is taken only if its expected gain is above this number of its standard errors."""
 
 _NOISE = log(2.0)
 _SIZE = log(10.0)
@@ -48,6 +51,11 @@ class Expected:
     error: float
     near: float
 
+    @property
+    def assured(self) -> float:
+        """The value less the margin of its error."""
+        return self.value - _MARGIN * self.error
+
 
 def expected_price(rows: Iterable[MeasuredSearch], arm: str, at: Situation) -> Expected | None:
     """Return the expected price of an arm, or None if it was not measured for this family or near this setting."""
@@ -79,6 +87,12 @@ def expected_gain(rows: Sequence[MeasuredSearch], arm: str, over: str, at: Situa
     return Expected(
         value=first.value - second.value, error=hypot(first.error, second.error), near=min(first.near, second.near)
     )
+
+
+def best_arm(gains: Mapping[str, Expected | None]) -> str | None:
+    """Return the arm with the largest gain after the margin of its error, or None if no gain is above its margin."""
+    assured = {arm: gain.assured for arm, gain in gains.items() if gain is not None and gain.assured > 0}
+    return max(assured, key=assured.__getitem__, default=None)
 
 
 def _weight(row: MeasuredSearch, at: Situation) -> float:
