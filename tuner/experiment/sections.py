@@ -31,6 +31,8 @@ from tuner.study.types import WhenSure
 from tuner.study.unimodal.options import component
 
 __all__ = [
+    "AUTO",
+    "ChosenSection",
     "CommitSection",
     "Component",
     "DatasetSection",
@@ -49,6 +51,10 @@ __all__ = [
     "TrainableSection",
     "ValidationSection",
 ]
+
+
+AUTO = "auto"
+"""Word at `privacy.accounting` with which the plan chooses how to search. It is replaced before a sweep starts."""
 
 
 class Section(BaseModel):
@@ -82,6 +88,18 @@ class ExportedFromSection(Section):
     ledger: Word
     entries: Count
     head: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class ChosenSection(Section):
+    """What `accounting: auto` chose, and why. The choice follows from public facts. `tune run` writes this section.
+
+    Attributes:
+        candidate: the chosen way to search.
+        reason: one sentence.
+    """
+
+    candidate: Word
+    reason: Word
 
 
 class ValidationSection(Section):
@@ -209,7 +227,8 @@ class PrivacySection(Section):
         unit: protected unit, which is one record or all records of one user.
         accounting: accounting mode. `composition` shows all trials. `selection` is a sealed search, which shows only
             the winner. `public` searches on public data and then trains once on the private records. `release`
-            charges one noisy copy of the records, on which any number of trials train.
+            charges one noisy copy of the records, on which any number of trials train. `auto` takes what
+            is expected to cost the least accuracy (`tuner.plan.comparison`).
         cap: filter for `composition`. auto chooses the tightest filter that the search space allows.
         order: Rényi order of the fixed_order filter. auto chooses the best order for the plan.
         noise_multiplier: a number or a domain to search. auto chooses the smallest noise with which the planned trials

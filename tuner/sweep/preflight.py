@@ -20,6 +20,7 @@ from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
 from tuner.errors import InputError
 from tuner.experiment import Experiment, find_file, load_experiment, yamlfile
+from tuner.plan.comparison import Comparison, choose
 from tuner.plan.plan import Plan, make_plan
 from tuner.sweep.folder import storage_unwritable
 from tuner.sweep.identity import names_in_ledger
@@ -53,6 +54,7 @@ class ReadySearch:
         about: public facts about the requested records.
         overrides: values given with `--set`.
         source: path and origin of the file as text; empty for a resumed sweep.
+        compared: what `accounting: auto` compared; None with any other accounting.
     """
 
     path: Path
@@ -62,6 +64,7 @@ class ReadySearch:
     plan: Plan
     overrides: tuple[str, ...] = ()
     source: str = ""
+    compared: Comparison | None = None
 
     @property
     def owner(self) -> str:
@@ -89,10 +92,18 @@ class ReadySearch:
         return names_in_ledger(self.request)
 
 
-def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_data: bool = True) -> ReadySearch:
+def prepare(
+    file: str,
+    overrides: Sequence[str],
+    *,
+    data_dir: str | None,
+    need_data: bool = True,
+    without: str | None = None,
+) -> ReadySearch:
     """Find, read, check and plan an experiment. `file` is a path or the name of a shipped file.
 
-    With `need_data=False` the data may be missing, because a plan needs only public facts about them.
+    With `need_data=False` the data may be missing, because a plan needs only public facts about them. `without` names a
+    data set whose measurements `accounting: auto` leaves out, to judge its choice on that data set.
 
     Raises:
         InputError: the file has problems. The error lists all of them.
@@ -106,6 +117,9 @@ def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_d
     if need_data:
         check_present(request)
     about = info(request)
+    plan, compared = None, None
+    if experiment.is_auto:
+        experiment, plan, compared = choose(experiment, request, without=without)
     for augmentation in dict(experiment.space.parameters)["augmentation"].grid(1):
         check_augmentation(str(augmentation), about.input_shape)
     return ReadySearch(
@@ -114,7 +128,8 @@ def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_d
         experiment=experiment,
         request=request,
         about=about,
-        plan=make_plan(experiment, request),
+        plan=plan or make_plan(experiment, request),
+        compared=compared,
         overrides=tuple(overrides),
     )
 
