@@ -15,6 +15,17 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "new sweep. dp-tuner never replaces the file by an empty one. Charged steps stay charged.",
     },
     2: {
+        "release-searched": "A setting of the release must be one number. Each value would need a release of its own, "
+        "and each release is charged like the first.",
+        "release-method": "Methods that train on a release need `accounting: release`, and no other method has it.",
+        "release-unused": "`privacy.release` has no effect without `accounting: release`. Remove it.",
+        "release-published": "The theorem of the input perturbation paper is false, so its noise guarantees nothing. "
+        "Write `guarantee: rigorous`, or `private: false` for a study.",
+        "release-noise": "The noise of a release follows from ε, δ, the clipping norm and the share of the labels.",
+        "release-unit": "A release protects each row. A user may have several rows.",
+        "release-scores": "Protected scores are charged one by one, but a search on a release charges nothing.",
+        "release-blocks": "A release covers a whole table. Use another accounting for blocks.",
+        "release-steps": "The setting belongs to private steps, which a training on a release does not have.",
         "audit-not-private": "An audit compares a lower bound of ε with a claim. A search with `private: false` claims "
         "nothing. Remove `private: false`.",
         "audit-too-few-canaries": "Each canary needs an entry of the input of its own. With few canaries, no number of "

@@ -26,7 +26,7 @@ from tuner.experiment.sections import (
 )
 from tuner.experiment.values import Seed, Word, broken
 from tuner.experiment.yamlfile import dump
-from tuner.privacy.modes import MODES, Mode
+from tuner.privacy.modes import COMPOSITION, MODES, Mode
 
 __all__ = ["Experiment", "absolute_path"]
 
@@ -141,6 +141,11 @@ class Experiment(Section):
         return (self.trainable.activation,) if domain is None else tuple(str(word) for word in domain.grid(1))
 
     @property
+    def mode_or_default(self) -> Mode:
+        """The accounting mode, or composition for a name that the gates have not checked yet and will refuse."""
+        return MODES.get(self.privacy.accounting, COMPOSITION)
+
+    @property
     def priced(self) -> dict[str, Domain]:
         """Domains of the searched parameters that affect the budget."""
         return {name: domain for name, domain in self.space.parameters if name in self.space.priced}
@@ -182,9 +187,10 @@ class Experiment(Section):
     def with_noise(self, noise_multiplier: float) -> Experiment:
         """Return a copy with the given noise multiplier.
 
-        If the noise is searched, or a committed run has a second noise, the experiment is returned unchanged.
+        If the noise is searched, a committed run has a second noise, or the noise is that of a release, the experiment
+        is returned unchanged.
         """
-        if "noise_multiplier" in self.search.space or self.search.commit is not None:
+        if "noise_multiplier" in self.search.space or self.search.commit is not None or self.mode.on_release:
             return self
         privacy = PrivacySection.model_validate({**self.privacy.model_dump(), "noise_multiplier": noise_multiplier})
         return self.model_copy(update={"privacy": privacy})
@@ -197,6 +203,11 @@ class Experiment(Section):
             found.append(
                 f"privacy.delta {self.privacy.delta:g} is above n^-1.1 = {size**-1.1:.2g} for n = {size}"
                 f"{' users' if self.privacy.unit == 'user' else ''}: a smaller delta gives a stronger guarantee"
+            )
+        if self.trainable.start is not None:
+            found.append(
+                "the claim takes the word of this file that the weights of trainable.start are public: no record of "
+                "this search was used for them"
             )
         if not self.privacy.private:
             found.append(

@@ -103,6 +103,8 @@ def recommended(
     `without` names a data set of the prior whose measurements are left out, to judge the prior on it. `optimizer` is
     that of the trials; None takes the first one of the space.
     """
+    if experiment.mode_or_default.on_release:
+        return {}  # the prior was measured for private steps
     optimizer = optimizer or optimizers_of(raw, experiment)[0]
     usually = {"momentum": experiment.trainable.momentum if optimizer == SGD else 0.0}
     usually |= {"adam_noise_floor": NOISE_FLOOR}
@@ -119,7 +121,12 @@ def recommended(
             train_size=size,
             dimension=None
             if shape is None
-            else dimension_of(experiment.trainable.model, input_shape=shape, classes=classes),
+            else dimension_of(
+                experiment.trainable.model,
+                input_shape=shape,
+                classes=classes,
+                frozen=experiment.trainable.freeze,
+            ),
             classes=classes,
             family=family_of(experiment.trainable.model),
             method=experiment.trainable.method,

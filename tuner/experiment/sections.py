@@ -13,6 +13,7 @@ from tuner.experiment.values import (
     Finite,
     Fraction,
     FullRuns,
+    Names,
     Noise,
     Order,
     Positive,
@@ -22,6 +23,7 @@ from tuner.experiment.values import (
     UserKey,
     Word,
     broken,
+    one_release,
     one_value,
 )
 from tuner.study.names import canonical_pruner, canonical_sampler
@@ -39,10 +41,12 @@ __all__ = [
     "PrivacySection",
     "PublicSection",
     "RecordsSection",
+    "ReleaseSection",
     "ResourcesSection",
     "RunsSection",
     "SearchSection",
     "Section",
+    "StartSection",
     "TrackingSection",
     "TrainableSection",
     "ValidationSection",
@@ -139,11 +143,38 @@ class DatasetSection(RecordsSection):
     validation: ValidationSection = ValidationSection()
 
 
+class StartSection(Section):
+    """Weights from which every training starts. They must be PUBLIC, and the file must say so.
+
+    Attributes:
+        path: path of a safetensors file.
+        public: declaration that no record of the search was used for the weights.
+        sha256: hash of the file. Without it, the resolved file has the hash that was found.
+    """
+
+    path: Word
+    public: bool = False
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
+def _start(value: object) -> object:
+    """Refuse a bare path, which does not say that the weights are public."""
+    if isinstance(value, str):
+        rule = "must say that the weights are public, which means that no record of this search was used for them"
+        raise broken("start-not-declared", rule, f"Write {{path: {value}, public: true}} if that is so.")
+    return value
+
+
 class TrainableSection(Section):
-    """Training settings of every trial. The sample rate is `batch_size` / the public number of records (or users)."""
+    """Training settings of every trial. The sample rate is `batch_size` / the public number of records (or users).
+
+    `freeze` are names of layers that are not trained.
+    """
 
     method: Word
     model: Word = "logistic_regression"
+    start: Annotated[StartSection | None, BeforeValidator(_start)] = None
+    freeze: Names = ()
     activation: Word = "relu"
     normalization: Word = "none"
     optimizer: Literal["sgd", "adam", "adam_corrected"] = "sgd"
@@ -168,6 +199,25 @@ class RunsSection(Section):
     at_most: AtMost = "auto"
 
 
+class ReleaseSection(Section):
+    """One noisy copy of the records, on which all trials train (`accounting: release`).
+
+    Attributes:
+        guarantee: `rigorous` charges the release for what is true of it. `published` is the noise of the input
+            perturbation paper, whose theorem is false; it needs `private: false`.
+        clip: largest norm of a record's features before noise.
+        label_share: share of ε for the labels, above 0 and below 1. The rest is for the features.
+        constant: the unknown constant c of the published theorem.
+        strong_convexity: Δ of the published theorem.
+    """
+
+    guarantee: Literal["rigorous", "published"] = "rigorous"
+    clip: Annotated[Positive, one_release("clip")] = 1.0
+    label_share: Annotated[Fraction, one_release("label_share")] = 0.3
+    constant: Positive = 1.0
+    strong_convexity: Positive = 0.01
+
+
 class PrivacySection(Section):
     """Privacy settings. The budget applies to the WHOLE search.
 
@@ -176,7 +226,8 @@ class PrivacySection(Section):
         delta: δ of the search, below 1/n. n is the public number of training records (or users with `unit: user`).
         unit: protected unit, which is one record or all records of one user.
         accounting: accounting mode. `composition` shows all trials. `selection` is a sealed search, which shows only
-            the winner. `public` searches on public data and then trains once on the private records. `auto` takes what
+            the winner. `public` searches on public data and then trains once on the private records. `release`
+            charges one noisy copy of the records, on which any number of trials train. `auto` takes what
             is expected to cost the least accuracy (`tuner.plan.comparison`).
         cap: filter for `composition`. auto chooses the tightest filter that the search space allows.
         order: Rényi order of the fixed_order filter. auto chooses the best order for the plan.
@@ -196,6 +247,7 @@ class PrivacySection(Section):
     adjacency: Word = "add_or_remove_one"
     noise_multiplier: Noise = "auto"
     runs: RunsSection = RunsSection()
+    release: ReleaseSection = ReleaseSection()
     private: bool = True
     noise_seed: Seed | None = None
 

@@ -63,7 +63,8 @@ def plan_text(
         search: result of `search_facts`.
     """
     rows = MODE_ROWS[plan.accounting]
-    facts = [("file", source), ("trains", _trains(plan)), *rows.trials(plan), *_batches(plan), _searched(plan)]
+    facts = [("file", source), ("trains", _trains(plan)), *rows.trials(plan)]
+    facts += [*(() if plan.mode.on_release else _batches(plan)), _searched(plan)]
     facts += [*_promoted(plan), *search, *_scores(plan)]
     if comparison is not None:
         facts.append(("auto takes" if comparison.is_choice else "auto would take", comparison.reason))

@@ -25,6 +25,7 @@ from tuner.study.promotion import each_level
 from tuner.sweep.identity import naming_warnings
 from tuner.sweep.preflight import ReadySearch, check_model, prepare, running_own_model
 from tuner.sweep.registration import dataset_refusal, ledger_states, ledger_user, require_origin
+from tuner.sweep.releases import release_to_use
 from tuner.sweep.settings import split_of
 from tuner.sweep.sweep_study import check_search
 from tuner.sweep.trial_spec import training_spec
@@ -66,8 +67,9 @@ def plan_command(
     require_origin(prepared)
     datasets = ledger_states(prepared)
     refusal = dataset_refusal(prepared, datasets)
-    compared = _comparison(prepared)
-    seconds = _guess_wall_time(prepared) if timing else None
+    steps = not prepared.plan.mode.on_release
+    compared = _comparison(prepared) if steps else None
+    seconds = _guess_wall_time(prepared) if timing and steps else None
     if say is not None:
         show_plan(
             prepared,
@@ -107,10 +109,30 @@ def show_plan(prepared: ReadySearch, datasets: Sequence[DatasetState], **more: A
         source=prepared.source,
         datasets=datasets,
         warnings=_warnings(prepared, datasets),
-        search=(*release_facts(prepared.experiment, prepared.plan), *search_facts(prepared.experiment)),
+        search=(
+            *_stored_release(prepared, datasets),
+            *release_facts(prepared.experiment, prepared.plan),
+            *search_facts(prepared.experiment),
+        ),
         **more,
     )
     console().print(plan_panel(words))
+
+
+def _stored_release(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> tuple[tuple[str, str], ...]:
+    """Return whether the search would use a stored release at no cost. The records are not compared here."""
+    from tuner.privacy.ledger.ledger import Ledger
+
+    if not (prepared.plan.mode.on_release and prepared.plan.private):
+        return ()
+    found = None
+    if datasets:
+        found = release_to_use(prepared, datasets, Ledger.open(prepared.experiment.ledger, create=False))
+    if found is None:
+        return (("this search", "charges a new release; none that fits is stored"),)
+    return (
+        ("this search", f"charges nothing: it uses the stored release {found.search}, if its records are the same"),
+    )
 
 
 def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:

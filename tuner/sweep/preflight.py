@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,10 +24,11 @@ from tuner.plan.comparison import Comparison, choose
 from tuner.plan.plan import Plan, make_plan
 from tuner.sweep.folder import storage_unwritable
 from tuner.sweep.identity import names_in_ledger
+from tuner.sweep.start_weights import refuse_trained_here, start_file, with_start_hash
 from tuner.sweep.sweep_study import check_search
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 __all__ = [
     "ReadySearch",
@@ -111,7 +112,7 @@ def prepare(
         BudgetRefusedError: not even one trial fits the search's own ε.
     """
     path, where = find_file(file)
-    experiment = load_experiment(path, overrides)
+    experiment = with_start_hash(load_experiment(path, overrides))
     request = experiment.dataset_request(data_dir)
     if need_data:
         check_present(request)
@@ -191,11 +192,18 @@ def check_model(prepared: ReadySearch) -> None:
     from trainables.training import gradient_source
 
     about, precision = prepared.about, prepared.experiment.trainable.precision
+    start = start_file(prepared.experiment)
+    if start is not None:
+        refuse_trained_here(prepared.experiment, start, prepared.owners)
     try:
         with running_own_model(prepared):
             for activation in prepared.experiment.activations:
                 module = build_model(
-                    prepared.experiment, input_shape=about.input_shape, classes=about.classes, activation=activation
+                    prepared.experiment,
+                    input_shape=about.input_shape,
+                    classes=about.classes,
+                    activation=activation,
+                    weights=None if start is None else start.weights,
                 )
                 source = gradient_source(module, Layout.of(module), about.input_shape, precision=precision)
                 if ":" in prepared.experiment.trainable.model:
@@ -206,11 +214,17 @@ def check_model(prepared: ReadySearch) -> None:
 
 
 def build_model(
-    experiment: Experiment, *, input_shape: tuple[int, ...], classes: int, activation: str | None = None
+    experiment: Experiment,
+    *,
+    input_shape: tuple[int, ...],
+    classes: int,
+    activation: str | None = None,
+    weights: Mapping[str, Tensor] | None = None,
 ) -> nn.Module:
     """Build the experiment's model. The current folder is also searched for the code of a user's own model.
 
-    Without an `activation`, the model has the first one that a trial may have; an exported experiment has one.
+    Without an `activation`, the model has the first one that a trial may have; an exported experiment has one. Public
+    weights (`start_file`) are not read here, because an exported model has its own.
     """
     from trainables.models import build
 
@@ -223,6 +237,8 @@ def build_model(
         activation=activation or experiment.activations[0],
         normalization=trainable.normalization,
         seed=experiment.seed,
+        weights=weights,
+        freeze=trainable.freeze,
     )
 
 

@@ -9,6 +9,7 @@ from tuner.experiment.gates.data import DATA_GATES
 from tuner.experiment.gates.finding import Draft, Gate
 from tuner.experiment.gates.modes import MODE_GATES
 from tuner.experiment.gates.privacy import PRIVACY_GATES
+from tuner.experiment.gates.release import RELEASE_GATES
 from tuner.experiment.gates.search import SEARCH_GATES
 from tuner.experiment.gates.training import TRAINING_GATES
 from tuner.experiment.gates.unimodal import UNIMODAL_GATES
@@ -23,6 +24,7 @@ GATES: tuple[Gate, ...] = (
     *CAP_GATES,
     *COMMIT_GATES,
     *MODE_GATES,
+    *RELEASE_GATES,
     *AUTO_GATES,
     *UNIMODAL_GATES,
 )
