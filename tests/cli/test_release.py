@@ -175,3 +175,17 @@ def test_bad_input_is_one_clear_error_and_charges_nothing(tune: Tune, changes: d
     assert tune.entries == []
     assert tune.sweeps == []
     assert tune.mlflow_runs() == []
+
+
+def test_an_audit_reads_no_record_and_finds_no_fault(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trainables import data
+
+    def refused(*_: object) -> None:
+        raise AssertionError("a private record was read")
+
+    monkeypatch.setattr(data, "load_records", refused)
+    said = tune("audit", tune.write(**RELEASE), "--json").json
+    assert said["ok"] is True
+    assert 1 < said["canaries"]["epsilon_at_least"] < said["claim"]["epsilon"]
+    assert "no proof" in tune("audit", "tiny.yaml").text
+    assert tune.entries == []
