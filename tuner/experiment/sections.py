@@ -127,6 +127,7 @@ class TrainableSection(Section):
     """Training settings of every trial. The sample rate is `batch_size` / the public number of records (or users)."""
 
     method: Word
+    task: Literal["classification", "binary", "regression"] = "classification"
     model: Word = "logistic_regression"
     activation: Word = "relu"
     normalization: Word = "none"

@@ -67,6 +67,7 @@ def training_spec(
         threads=max(1, int(resources.cpus_per_trial)),
         device="auto" if resources.gpus_per_trial else "cpu",
         score_noise=plan.score_noise,
+        metric=experiment.search.metric.name,
         initial=None if initial is None else str(initial),
     )
 
