@@ -8,7 +8,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from trainables.engine.per_sample import IGNORED
+from trainables.engine.per_sample import IGNORED, cross_entropy
 from trainables.tasks import BINARY, CLASSIFICATION, REGRESSION
 
 __all__ = ["each_loss", "summed_loss"]
@@ -41,5 +41,7 @@ def each_loss(task: str) -> EachLoss:
 
 def summed_loss(task: str) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the sum of the samples' losses, whose gradients are per-sample gradients."""
+    if task == CLASSIFICATION:
+        return cross_entropy
     each = _EACH[task]
     return lambda outputs, targets: each(outputs, targets).sum()
