@@ -10,8 +10,12 @@ from __future__ import annotations
 
 from trainables.data.requests import DatasetInfo, FileInfo
 from trainables.data.tabular import ADULT, BANK, CREDIT_CARD, KDDCUP, WISCONSIN
+from trainables.tasks import REGRESSION
 
-__all__ = ["CONTEXT", "DATASETS", "KDDCUP_FRACTION", "TEST_FRACTION", "VOCABULARY"]
+__all__ = ["CONTEXT", "DATASETS", "KDDCUP_FRACTION", "REGRESSIONS", "TEST_FRACTION", "VOCABULARY"]
+
+REGRESSIONS = {"regression_1d": (10.0,), "regression_2d": (10.0, 5.0)}
+"""Synthetic regressions of the weight-decay paper (5.1 and 5.2): name → true weights."""
 
 TEST_FRACTION = 0.2
 """Fraction of the records in the test set, for data sets without an official test set. A hash selects the records."""
@@ -276,6 +280,33 @@ _ALL = (
         provenance="65 State of the Union addresses (1945 to 2006, NLTK), as next-word prediction records; users are "
         "the 11 speakers, one of whom is our public test split; the vocabulary is from the public Brown corpus",
         licence="addresses: public domain; Brown corpus (vocabulary): non-commercial, as NLTK's index says",
+    ),
+    *(
+        _info(
+            name=name,
+            public_train_size=800,
+            test_size=200,
+            input_shape=(len(weights),),
+            classes=1,
+            task=REGRESSION,
+            content_sha256=content,
+            records_sha256=records,
+            provenance="drawn from a public seed, as the synthetic regression of the weight-decay paper (Guo 2024, 5.1 "
+            "and 5.2): y = X·w + ε with X ~ N(0, I), so there is nothing private in it",
+            licence="none needed",
+        )
+        for (name, weights), content, records in zip(
+            REGRESSIONS.items(),
+            (
+                "ac1ba0c3775d48a0c0c44a2aa1ddc83271fe08cc195ae873f226aee89bd56f68",
+                "1a98b264534405565ed2b2d83e03f99625260d3d50a68afa6361e66fcbae9450",
+            ),
+            (
+                "08b11aee98821a058a17384ef624ec638c35b686a3878647bb4bd76836732f55",
+                "c9141b66d22572f6a2dca6e9cdbe0db2a22b60a02cb5418ff84e5039d6c76286",
+            ),
+            strict=True,
+        )
     ),
 )
 

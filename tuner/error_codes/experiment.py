@@ -22,6 +22,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "release-published": "The theorem of the input perturbation paper is false, so its noise guarantees nothing. "
         "Write `guarantee: rigorous`, or `private: false` for a study.",
         "release-noise": "The noise of a release follows from ε, δ, the clipping norm and the share of the labels.",
+        "release-task": "The randomised response of a release is for labels that are classes.",
         "release-unit": "A release protects each row. A user may have several rows.",
         "release-scores": "Protected scores are charged one by one, but a search on a release charges nothing.",
         "release-blocks": "A release covers a whole table. Use another accounting for blocks.",
@@ -86,7 +87,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "protected. Remove the key, or write `protected: true`.",
         "validation-budget-too-large": "Protected scores cannot have a larger ε or δ than the whole search.",
         "validation-empty": "For protected scores, the public number of validation records must be at least 1.",
-        "metric-not-protectable": "Only accuracies can be protected, because one record can change a loss arbitrarily.",
+        "metric-not-protectable": "Only an accuracy can be protected: one record moves its count by at most 1. "
+        "For other scores no bound is stated. Write validation_accuracy, or `protected: false`.",
         "batch-norm-refused": "BatchNorm mixes the records of a batch before clipping, so nothing bounds the influence "
         "of one record. Use group normalization, or no normalization.",
         "batches-not-poisson": "The accounting holds only if every batch is a Poisson sample. Shuffled or fixed-size "
@@ -115,7 +117,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "metric-unknown": "No metric has this name.",
         "metric-not-validation": "A search may use validation scores only. The test set is scored once, at export. "
         "Scores on training records would reveal facts about them.",
-        "metric-direction": "An accuracy must be maximised, and a loss must be minimised.",
+        "metric-direction": "An accuracy or AUC must be maximised, and a loss or perplexity must be minimised.",
         "full-runs-above-trials": "`search.full_runs` is the number of whole runs of steps that all trials take "
         "together. Write at most `search.trials`, or auto.",
         "full-runs-needs-composition": "Only an open, private search charges steps rung by rung. Remove "

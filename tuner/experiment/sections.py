@@ -172,6 +172,7 @@ class TrainableSection(Section):
     """
 
     method: Word
+    task: Literal["classification", "binary", "regression"] = "classification"
     model: Word = "logistic_regression"
     start: Annotated[StartSection | None, BeforeValidator(_start)] = None
     freeze: Names = ()

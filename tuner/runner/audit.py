@@ -68,7 +68,7 @@ def audit_command(
     if public is not None:
         records = _public_records(prepared, public, most=canaries)
     else:
-        records = one_hot_canaries(input_shape=about.input_shape, classes=about.classes, most=canaries)
+        records = one_hot_canaries(input_shape=about.input_shape, classes=about.classes, most=canaries, task=about.task)
     if len(records) < _FEWEST and public is not None:
         raise InputError(
             "audit-too-few-canaries",
@@ -86,7 +86,11 @@ def audit_command(
     spec = training_spec(prepared.experiment, prepared.request, plan, parameters=parameters, number=0)
     with tempfile.TemporaryDirectory() as folder, running_own_model(prepared):
         request = canary_request(
-            Path(folder), input_shape=about.input_shape, classes=about.classes, public_size=len(records) // 2
+            Path(folder),
+            input_shape=about.input_shape,
+            classes=about.classes,
+            public_size=len(records) // 2,
+            task=about.task,
         )
         spec = replace(
             spec,
@@ -146,7 +150,9 @@ def _public_records(prepared: ReadySearch, file: str, *, most: int) -> Canaries:
     from trainables.data import check_present, info, load_records
 
     path = str(Path(file).absolute())
-    request = DatasetRequest(name="audit-public", path=path, public_size=1, validation_fraction=0.0)
+    request = DatasetRequest(
+        name="audit-public", path=path, public_size=1, validation_fraction=0.0, task=prepared.about.task
+    )
     check_present(request)
     known, about = info(request), prepared.about
     if (known.input_shape, known.classes) != (about.input_shape, about.classes):
@@ -178,11 +184,13 @@ def _sensitivity(prepared: ReadySearch, parameters: dict[str, object]) -> dict[s
     module = build_model(
         experiment,
         input_shape=about.input_shape,
-        classes=about.classes,
+        classes=about.outputs,
         activation=activation,
         weights=None if start is None else start.weights,
     )
-    source = gradient_source(module, Layout.of(module), about.input_shape, precision=trainable.precision)
+    source = gradient_source(
+        module, Layout.of(module), about.input_shape, precision=trainable.precision, task=about.task
+    )
     free = {name: value for name, value in parameters.items() if name not in prepared.plan.priced}
     free.pop("activation", None)
     settings = from_parameters(

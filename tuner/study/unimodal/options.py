@@ -28,7 +28,13 @@ __all__ = [
     "usual_tolerance",
 ]
 
-TOLERANCES: Final[Mapping[str, float]] = {"validation_accuracy": 0.002, "validation_loss": 0.01}
+TOLERANCES: Final[Mapping[str, float]] = {
+    "validation_accuracy": 0.002,
+    "validation_loss": 0.01,
+    "validation_perplexity": 1.0,
+    "validation_balanced_accuracy": 0.002,
+    "validation_auc": 0.002,
+}
 """Default tolerance of each metric. The tolerance is the smallest difference between scores that matters."""
 
 _OTHERS: Final = ("tpe", "random", "gp")
