@@ -7,6 +7,7 @@ higher than what is between. See `one_top`, which also says how much of this ass
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -17,14 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.study.unimodal.inference.axis import GRID, Array, ParameterAxis
-from tuner.study.unimodal.inference.bracket import (
-    LEAST,
-    LOOKS,
-    ModeBracket,
-    bracket,
-    deviation_of_neighbours,
-    threshold,
-)
+from tuner.study.unimodal.inference.bracket import ModeBracket, bracket_of
 from tuner.study.unimodal.inference.one_top import draw_curves, fitted
 from tuner.study.unimodal.inference.posterior import FAR, Posterior
 from tuner.study.unimodal.inference.records import ALONE, Context, Record, Seen, Standing
@@ -135,7 +129,7 @@ class Beliefs:
 
         The interval is computed from complete trials alone.
         """
-        return self._bracket_at(1.0)
+        return bracket_of(self.last_records)
 
     @property
     def unimodal(self) -> bool:
@@ -221,9 +215,11 @@ class Beliefs:
         The error probability is 1 % at each rung, and therefore at most 5 % with up to five rungs. Rungs before
         the end of training can only raise the lower end of the bracket.
         """
-        early = {record.fraction for record in self.seen.records if record.fraction < 1}
-        lows = [self._bracket_at(fraction).low for fraction in early]
-        return replace(self.bracket, low=max([self.bracket.low, *lows]))
+        early: dict[float, list[Record]] = defaultdict(list)
+        for record in self.seen.records:
+            if record.fraction < 1:
+                early[record.fraction].append(record)
+        return replace(self.bracket, low=max([self.bracket.low, *(bracket_of(rows).low for rows in early.values())]))
 
     def best(self) -> int | None:
         """Return the number of the best complete trial according to the mean curve, or None if no trial is complete."""
@@ -343,25 +339,6 @@ class Beliefs:
         places = [min(max(place, context.low), context.high) for place in first]
         free = (place for place in places if all(abs(place - trial.place) > 1 / GRID for trial in trials))
         return next(free, places[len(trials)])
-
-    def _bracket_at(self, fraction: float) -> ModeBracket:
-        """Return the bracket of the mode from scores at one rung.
-
-        Only the scores that belong to the most frequent context at this rung are used.
-        """
-        rows = self.last_records
-        if fraction < 1:
-            rows = [record for record in self.seen.records if record.fraction == fraction]
-        # Trials at the same position are ordered by number. Sorting by score would make neighbours too similar.
-        rows = sorted(rows, key=lambda row: (row.place, row.trial))
-        every = [row.context for row in rows]
-        often = max(sorted(set(every)), key=every.count, default=ALONE)
-        known = [(row.place, row.score) for row in rows if row.context == often]
-        if len(known) < LEAST:
-            return ModeBracket()
-        places, scores = zip(*known, strict=True)
-        factor = threshold(0.01, max(LOOKS, len(places)), values=len(places))
-        return bracket(places, scores, step=factor * deviation_of_neighbours(places, scores))
 
     @cached_property
     def last_records(self) -> list[Record]:
