@@ -27,17 +27,19 @@ from trainables.engine.per_sample import PerSampleSource
 from trainables.engine.random import Generator, SecureGenerator, SeededGenerator
 from trainables.engine.schedules import rate_factor
 from trainables.engine.sources import per_sample_source
-from trainables.engine.step import Mechanism, PrivateStep
-from trainables.engine.update import Adam, Sgd, Update
+from trainables.engine.step import Mechanism, PrivateStep, noise_variance
+from trainables.engine.update import Update
 from trainables.errors import DatasetError, GateError, HyperparameterError, InfrastructureError, TrainableError
 from trainables.health import HealthCheck
 from trainables.hyperparameters import check_augmentation
+from trainables.memory import keep_freed_memory
 from trainables.methods import from_parameters
 from trainables.model_gate import hostile_inputs, public_inputs, refuse_raising
 from trainables.models import build
 from trainables.rungs import writing_checkpoint
 from trainables.scoring import answers, protected_count, protected_size
 from trainables.spec import TrainingSpec, check_privacy, spec_fingerprint
+from trainables.start import read_start
 
 __all__ = ["PrivateTraining", "TrainingSpec", "gradient_source"]
 
@@ -59,7 +61,7 @@ class PrivateTraining:
         splits: random records for timing; None loads the records of the spec.
 
     Raises:
-        HyperparameterError: a value is illegal.
+        HyperparameterError: a value is illegal, or the file of `start` is another one.
         GateError: the training would not be private.
         DatasetError: the records, their users, or validation records for protected scores are missing.
     """
@@ -80,11 +82,14 @@ class PrivateTraining:
         )
         if spec.threads is not None:
             torch.set_num_threads(spec.threads)
+        keep_freed_memory()
         self._device = _device(spec.device)
         about = data.info(spec.dataset)
         self._protected_size = protected_size(spec)
         check_augmentation(self._hyperparameters.augmentation, about.input_shape)
         self._input_shape, self._classes = about.input_shape, about.classes
+        start = spec.start
+        self._start = None if start is None else read_start(start.path, sha256=start.sha256).weights
         self._model = self._build().to(self._device)
         if spec.initial is not None:
             self._model.load_state_dict(_weights_of(Path(spec.initial), like=self._model))
@@ -94,11 +99,6 @@ class PrivateTraining:
         splits = splits or data.load_records(spec.dataset)
         self._records = _records(splits, self._device)
         self._users = _users(spec, splits, self._device)
-        self._update: Update = (
-            Adam(self._theta)
-            if self._hyperparameters.optimizer == "adam"
-            else Sgd(self._theta, momentum=self._hyperparameters.momentum)
-        )
         decay = self._hyperparameters.ema_decay
         self._average = WeightAverage(self._theta, decay=decay) if decay else None
         seed = spec.noise_seed
@@ -113,9 +113,13 @@ class PrivateTraining:
             probe_share=self._hyperparameters.schedule.probe_share,
         )
         self._probes = self._make_probes(mechanism)
+        stages = self._hyperparameters.stages(self._layout)
+        self._update: Update = self._hyperparameters.update(
+            self._theta, variance=lambda: noise_variance(mechanism, stages, like=self._theta)
+        )
         self._private_step = PrivateStep(
             mechanism=mechanism,
-            stages=self._hyperparameters.stages(self._layout),
+            stages=stages,
             source=source,
             update=self._update,
             secret=self._secret,
@@ -153,6 +157,8 @@ class PrivateTraining:
             activation=spec.activation,
             normalization=spec.normalization,
             seed=spec.seed,
+            weights=self._start,
+            freeze=spec.freeze,
         )
 
     @property
@@ -170,7 +176,7 @@ class PrivateTraining:
         """Scheduled learning rate of the next step. With `schedule: gen`, the last step's rate, with any warm-up."""
         settings, steps = self._hyperparameters.schedule, self._hyperparameters.steps
         rate = self._hyperparameters.learning_rate if self._probes is None else self._probes.rate
-        return rate * rate_factor(settings, min(self.step, steps - 1), steps)
+        return rate * rate_factor(settings, min(self.step, steps - 1), steps, steps_per_epoch=1 / self.spec.sample_rate)
 
     @property
     def model(self) -> nn.Module:

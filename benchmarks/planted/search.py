@@ -205,7 +205,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="commit-charged-at-the-noise-of-the-search",
         breaks="the committed run reserves steps with the noise of the trials, and takes them with less noise",
-        file="tuner/study/driver.py",
+        file="tuner/study/trial_shapes.py",
         old="            return self._committed.shape\n",
         new="            searched = self._shape_of({}).noise_multiplier\n"
         "            return __import__('dataclasses').replace(self._committed.shape, noise_multiplier=searched)\n",

@@ -203,7 +203,7 @@ FAULTS: tuple[Fault, ...] = (
         file="trainables/scoring.py",
         old="    except RAISED:",
         new="    except ZeroDivisionError:",
-        test="tests/trainables/test_hostile_records.py::test_a_validation_record_that_raises_is_a_wrong_answer",
+        test="tests/trainables/test_hostile_training.py::test_a_validation_record_that_raises_is_a_wrong_answer",
     ),
     Fault(
         name="raising-record-empties-the-batch",
@@ -235,7 +235,7 @@ FAULTS: tuple[Fault, ...] = (
         file="trainables/health.py",
         old="error = self._failure(theta) if bool(theta.isfinite().all()) else None",
         new="error = None",
-        test="tests/trainables/test_hostile_records.py"
+        test="tests/trainables/test_hostile_training.py"
         "::test_a_machine_that_fails_on_public_inputs_ends_a_trial_before_it_pays",
     ),
 )

@@ -53,9 +53,7 @@ def test_a_loaded_experiment_and_its_copies_hold_the_space_that_was_parsed_once(
     parse = gates.parse_space
 
     for module in (gates, model):
-        monkeypatch.setattr(
-            module, "parse_space", lambda raw, *, method: calls.append(raw) or parse(raw, method=method)
-        )
+        monkeypatch.setattr(module, "parse_space", lambda raw, **rest: calls.append(raw) or parse(raw, **rest))
     experiment = parse_experiment(GOOD)
     assert experiment.with_noise(2.0).space is experiment.space
     assert experiment.priced == {}

@@ -121,7 +121,7 @@ def _holds_at(
         chosen = torch.zeros_like(norms)
         chosen[:, index] = 1.0
         found = torch.zeros_like(expected)
-        gradients.add_weighted_sum(found, chosen, block=None)
+        gradients.add_weighted_sum(found, chosen, finite=norms.isfinite().all(0), block=None)
         length = float(expected.norm())
         norm = float(norms[:, index].square().sum().sqrt())
         near = _TOLERANCE * length

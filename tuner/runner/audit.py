@@ -14,6 +14,7 @@ from tuner.errors import InputError
 from tuner.study.promotion import each_level
 from tuner.sweep.identity import admit_open_use
 from tuner.sweep.preflight import ReadySearch, build_model, check_model, prepare, running_own_model
+from tuner.sweep.start_weights import start_file
 from tuner.sweep.trial_spec import training_spec
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ def audit_command(
     that everyone may see, these take the place of the made-up records, if the ledger admits them.
 
     Returns:
-        The values of `tune audit --json`. "ok" is False if the bound exceeds the claim, or a record moved a clipped sum
-        further than the clipping norm.
+        The values of `tune audit --json`. "ok" is False if the bound exceeds the claim, a record moved a clipped sum
+        further than the clipping norm, or the weights do not follow from the noised gradients.
 
     Raises:
         InputError: the file has problems, its search is not private, or its inputs are too small for an audit.
@@ -107,7 +108,7 @@ def audit_command(
         "claim": {"epsilon": claim, "delta": plan.delta, "unit": "record"},
         "canaries": asdict(found),
         "sensitivity": moved,
-        "ok": bool(found.epsilon_at_least <= claim and moved["largest_ratio"] <= 1),
+        "ok": bool(found.epsilon_at_least <= claim and moved["largest_ratio"] <= 1 and not found.unexplained),
     }
 
 
@@ -144,10 +145,21 @@ def _sensitivity(prepared: ReadySearch, parameters: dict[str, object]) -> dict[s
 
     experiment, about = prepared.experiment, prepared.about
     trainable, users = experiment.trainable, prepared.request.unit == "user"
-    module = build_model(experiment, input_shape=about.input_shape, classes=about.classes)
+    activation = str(parameters.get("activation", trainable.activation))
+    start = start_file(experiment)
+    module = build_model(
+        experiment,
+        input_shape=about.input_shape,
+        classes=about.classes,
+        activation=activation,
+        weights=None if start is None else start.weights,
+    )
     source = gradient_source(module, Layout.of(module), about.input_shape, precision=trainable.precision)
     free = {name: value for name, value in parameters.items() if name not in prepared.plan.priced}
-    settings = from_parameters(trainable.method, free, batch_size=5, steps=1, noise_multiplier=1.0)
+    free.pop("activation", None)
+    settings = from_parameters(
+        trainable.method, free, batch_size=5, steps=1, noise_multiplier=1.0, optimizer=trainable.optimizer
+    )
     found = list(
         SensitivityProbe(module, source, settings).probe(
             about.input_shape,
@@ -182,6 +194,14 @@ class _Middle:
         return options[0]
 
 
+def _told(unexplained: float | None) -> str:
+    if unexplained is None:
+        return "not replayed: the schedule gen sets the rate by a release of its own"
+    if unexplained:
+        return f"a weight is {unexplained:.2g} from the one that follows from the noised gradients alone"
+    return "the weights follow from the noised gradients and public numbers alone"
+
+
 def audit_text(values: dict[str, Any]) -> str:
     """Return the answer of `tune audit` as text."""
     found, claim, moved, how = (values[name] for name in ("canaries", "claim", "sensitivity", "mechanism"))
@@ -195,6 +215,7 @@ def audit_text(values: dict[str, Any]) -> str:
         f"{found['confidence']:.0%})",
         f"  sensitivity                 one {moved['unit']} more moves the clipped sum by at most "
         f"{moved['largest_ratio']:.3f} of what the noise covers ({moved['samples']} samples tried)",
+        f"  update                      {_told(found['unexplained'])}",
     ]
     if values["ok"]:
         lines.append("  no fault was found. This is no proof: a low bound can be a weak audit.")
