@@ -44,18 +44,6 @@ CASES: dict[str, tuple[dict[str, object], str]] = {
         },
         "[metric-not-protectable]",
     ),
-    "a release of a regression": (
-        {
-            "dataset": {"name": "regression_1d"},
-            "trainable__task": "regression",
-            "trainable__method": "input_perturbation",
-            "search__metric": {"name": "validation_loss", "mode": "min"},
-            "privacy__noise_multiplier": "auto",
-            "privacy__accounting": "release",
-            "privacy__release": {"clip": 2.0, "label_share": 0.4},
-        },
-        "[release-task]",
-    ),
     "a folder for MLflow": ({"tracking__uri": "runs/mlflow"}, "tracking.uri"),
     "a server without a host": ({"tracking__uri": "http://"}, "tracking.uri"),
     "a server with a port that is none": ({"tracking__uri": "http://host:99999"}, "tracking.uri"),

@@ -22,7 +22,6 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "release-published": "The theorem of the input perturbation paper is false, so its noise guarantees nothing. "
         "Write `guarantee: rigorous`, or `private: false` for a study.",
         "release-noise": "The noise of a release follows from ε, δ, the clipping norm and the share of the labels.",
-        "release-task": "The randomised response of a release is for labels that are classes.",
         "release-unit": "A release protects each row. A user may have several rows.",
         "release-scores": "Protected scores are charged one by one, but a search on a release charges nothing.",
         "release-blocks": "A release covers a whole table. Use another accounting for blocks.",

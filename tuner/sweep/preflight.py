@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from trainables.data import DatasetInfo, DatasetRequest, budget_owner, check_present, info
 from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
-from trainables.tasks import CLASSIFICATION, check_metric
+from trainables.tasks import check_metric
 from tuner.errors import InputError
 from tuner.experiment import Experiment, find_file, load_experiment, yamlfile
 from tuner.plan.comparison import Comparison, choose
@@ -124,12 +124,6 @@ def prepare(
     for augmentation in dict(experiment.space.parameters)["augmentation"].grid(1):
         check_augmentation(str(augmentation), about.input_shape)
     check_metric(experiment.search.metric.name, task=about.task, classes=about.classes)
-    if experiment.mode.on_release and about.task != CLASSIFICATION:
-        raise InputError(
-            "release-task",
-            f"A release randomises labels of classes, but `{request.name}` has the task {about.task}. Use another "
-            "`privacy.accounting`.",
-        )
     return ReadySearch(
         path=path,
         source=f"{path} ({'shipped with the program' if where == 'shipped' else 'a local file'})",
