@@ -189,3 +189,14 @@ def test_an_audit_reads_no_record_and_finds_no_fault(tune: Tune, monkeypatch: py
     assert 1 < said["canaries"]["epsilon_at_least"] < said["claim"]["epsilon"]
     assert "no proof" in tune("audit", "tiny.yaml").text
     assert tune.entries == []
+
+
+@pytest.mark.slow
+def test_a_claim_that_uses_the_secret_order_is_verified(tune: Tune) -> None:
+    central = {"trust": "central", "clip": 2.0, "label_share": 0.4}
+    run(tune, privacy__release=central, privacy__epsilon=1.0, privacy__delta=1e-4)
+    tune("export", "tiny")
+    card = json.loads((tune.folder / "exports" / "tiny" / "privacy_card.json").read_text())
+    assert card["training_cap"]["filter"]["clone_epsilon"] > 1
+    assert card["release"]["local"]["epsilon"] > card["claim"]["epsilon"] == 1.0
+    tune("verify", "exports/tiny/privacy_card.json")

@@ -206,6 +206,8 @@ class ReleaseSection(Section):
     Attributes:
         guarantee: `rigorous` charges the release for what is true of it. `published` is the noise of the input
             perturbation paper, whose theorem is false; it needs `private: false`.
+        trust: `local` protects each row by itself, against everyone who sees it. `central` also uses the secret order
+            of the rows, so that a record hides among the others, and needs less noise for the same ε.
         clip: largest norm of a record's features before noise.
         label_share: share of ε for the labels, above 0 and below 1. The rest is for the features.
         constant: the unknown constant c of the published theorem.
@@ -213,6 +215,7 @@ class ReleaseSection(Section):
     """
 
     guarantee: Literal["rigorous", "published"] = "rigorous"
+    trust: Literal["local", "central"] = "local"
     clip: Annotated[Positive, one_release("clip")] = 1.0
     label_share: Annotated[Fraction, one_release("label_share")] = 0.3
     constant: Positive = 1.0
