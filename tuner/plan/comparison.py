@@ -208,7 +208,7 @@ def _situation(experiment: Experiment, request: DatasetRequest, single: Plan) ->
     except DatasetError:
         return None
     model, frozen = experiment.trainable.model, experiment.trainable.freeze
-    dimension = dimension_of(model, input_shape=about.input_shape, classes=about.classes, frozen=frozen)
+    dimension = dimension_of(model, input_shape=about.input_shape, classes=about.outputs, frozen=frozen)
     if dimension is None:
         return None
     step = single.nominal.noise_multiplier / single.batch_size * sqrt(dimension)
