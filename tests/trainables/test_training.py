@@ -22,7 +22,7 @@ from trainables.charge import LEASE_STEPS
 from trainables.data import DatasetRequest, Splits
 from trainables.engine.average import WeightAverage
 from trainables.errors import DatasetError, GateError, HyperparameterError, InfrastructureError, TrainableError
-from trainables.methods import METHODS
+from trainables.methods import STEP_METHODS
 from trainables.training import PrivateTraining, TrainingSpec
 
 pytestmark = pytest.mark.usefixtures("fake_data")
@@ -92,7 +92,7 @@ def test_a_refused_lease_takes_no_step_and_draws_nothing(trained: Trained, charg
 # -- learning and scoring --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", STEP_METHODS)
 def test_every_method_learns(method: str, trained: Trained) -> None:
     training = trained(40, method=method, steps=40, parameters={"learning_rate": 0.5}, private=False, noise_seed=1)
     assert training.evaluate()["validation_accuracy"] > 0.9
@@ -221,6 +221,7 @@ def test_the_source_checks_itself_on_inputs_that_are_public(
 VARIANTS = (
     {"parameters": {"schedule": "cosine"}, "momentum": 0.9},
     {"optimizer": "adam", "method": "dplis", "parameters": {"smoothing_samples": 2}},
+    {"optimizer": "adam_corrected", "method": "dp_lssgd", "parameters": {"adam_beta2": 0.9}},
     {"private": False, "noise_seed": 2},
     {"parameters": {"ema_decay": 0.9, "clipping": "automatic"}},
     {"parameters": {"schedule": "gen", "clipping": "automatic", "schedule.warmup": 0.2}, "momentum": 0.5},

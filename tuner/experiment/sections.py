@@ -13,6 +13,7 @@ from tuner.experiment.values import (
     Finite,
     Fraction,
     FullRuns,
+    Names,
     Noise,
     Order,
     Positive,
@@ -22,6 +23,7 @@ from tuner.experiment.values import (
     UserKey,
     Word,
     broken,
+    one_release,
     one_value,
 )
 from tuner.study.names import canonical_pruner, canonical_sampler
@@ -29,21 +31,30 @@ from tuner.study.types import WhenSure
 from tuner.study.unimodal.options import component
 
 __all__ = [
+    "AUTO",
+    "ChosenSection",
     "CommitSection",
     "Component",
     "DatasetSection",
     "ExportedFromSection",
     "MetricSection",
     "PrivacySection",
+    "PublicSection",
     "RecordsSection",
+    "ReleaseSection",
     "ResourcesSection",
     "RunsSection",
     "SearchSection",
     "Section",
+    "StartSection",
     "TrackingSection",
     "TrainableSection",
     "ValidationSection",
 ]
+
+
+AUTO = "auto"
+"""Word at `privacy.accounting` with which the plan chooses how to search. It is replaced before a sweep starts."""
 
 
 class Section(BaseModel):
@@ -79,6 +90,18 @@ class ExportedFromSection(Section):
     head: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
+class ChosenSection(Section):
+    """What `accounting: auto` chose, and why. The choice follows from public facts. `tune run` writes this section.
+
+    Attributes:
+        candidate: the chosen way to search.
+        reason: one sentence.
+    """
+
+    candidate: Word
+    reason: Word
+
+
 class ValidationSection(Section):
     """Validation records, on which trials are scored. Protected scores have noise and their own budget."""
 
@@ -98,6 +121,12 @@ class RecordsSection(Section):
     public_size: Count | None = None
 
 
+class PublicSection(RecordsSection):
+    """Public records, and the number of trials on them for a charged search; null for as many as `search.trials`."""
+
+    trials: Count | None = None
+
+
 class DatasetSection(RecordsSection):
     """Private records and their split. `public_size` and `public_users` must be PUBLIC numbers.
 
@@ -114,14 +143,42 @@ class DatasetSection(RecordsSection):
     validation: ValidationSection = ValidationSection()
 
 
+class StartSection(Section):
+    """Weights from which every training starts. They must be PUBLIC, and the file must say so.
+
+    Attributes:
+        path: path of a safetensors file.
+        public: declaration that no record of the search was used for the weights.
+        sha256: hash of the file. Without it, the resolved file has the hash that was found.
+    """
+
+    path: Word
+    public: bool = False
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
+def _start(value: object) -> object:
+    """Refuse a bare path, which does not say that the weights are public."""
+    if isinstance(value, str):
+        rule = "must say that the weights are public, which means that no record of this search was used for them"
+        raise broken("start-not-declared", rule, f"Write {{path: {value}, public: true}} if that is so.")
+    return value
+
+
 class TrainableSection(Section):
-    """Training settings of every trial. The sample rate is `batch_size` / the public number of records (or users)."""
+    """Training settings of every trial. The sample rate is `batch_size` / the public number of records (or users).
+
+    `freeze` are names of layers that are not trained.
+    """
 
     method: Word
+    task: Literal["classification", "binary", "regression"] = "classification"
     model: Word = "logistic_regression"
+    start: Annotated[StartSection | None, BeforeValidator(_start)] = None
+    freeze: Names = ()
     activation: Word = "relu"
     normalization: Word = "none"
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: Literal["sgd", "adam", "adam_corrected"] = "sgd"
     momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
     precision: Literal["float32", "bfloat16"] = "float32"
     batch_size: Annotated[Count, one_value("batch_size")] = 256
@@ -143,6 +200,28 @@ class RunsSection(Section):
     at_most: AtMost = "auto"
 
 
+class ReleaseSection(Section):
+    """One noisy copy of the records, on which all trials train (`accounting: release`).
+
+    Attributes:
+        guarantee: `rigorous` charges the release for what is true of it. `published` is the noise of the input
+            perturbation paper, whose theorem is false; it needs `private: false`.
+        trust: `local` protects each row by itself, against everyone who sees it. `central` also uses the secret order
+            of the rows, so that a record hides among the others, and needs less noise for the same ε.
+        clip: largest norm of a record's features before noise.
+        label_share: share of ε for the labels, above 0 and below 1. The rest is for the features.
+        constant: the unknown constant c of the published theorem.
+        strong_convexity: Δ of the published theorem.
+    """
+
+    guarantee: Literal["rigorous", "published"] = "rigorous"
+    trust: Literal["local", "central"] = "local"
+    clip: Annotated[Positive, one_release("clip")] = 1.0
+    label_share: Annotated[Fraction, one_release("label_share")] = 0.3
+    constant: Positive = 1.0
+    strong_convexity: Positive = 0.01
+
+
 class PrivacySection(Section):
     """Privacy settings. The budget applies to the WHOLE search.
 
@@ -151,7 +230,9 @@ class PrivacySection(Section):
         delta: δ of the search, below 1/n. n is the public number of training records (or users with `unit: user`).
         unit: protected unit, which is one record or all records of one user.
         accounting: accounting mode. `composition` shows all trials. `selection` is a sealed search, which shows only
-            the winner. `public` searches on public data and then trains once on the private records.
+            the winner. `public` searches on public data and then trains once on the private records. `release`
+            charges one noisy copy of the records, on which any number of trials train. `auto` takes what
+            is expected to cost the least accuracy (`tuner.plan.comparison`).
         cap: filter for `composition`. auto chooses the tightest filter that the search space allows.
         order: Rényi order of the fixed_order filter. auto chooses the best order for the plan.
         noise_multiplier: a number or a domain to search. auto chooses the smallest noise with which the planned trials
@@ -170,6 +251,7 @@ class PrivacySection(Section):
     adjacency: Word = "add_or_remove_one"
     noise_multiplier: Noise = "auto"
     runs: RunsSection = RunsSection()
+    release: ReleaseSection = ReleaseSection()
     private: bool = True
     noise_seed: Seed | None = None
 
@@ -222,7 +304,8 @@ class SearchSection(Section):
 
     With `commit`, the trials are short and noisy, and one run with the chosen configuration follows and is released.
 
-    `public` names the PUBLIC records of a search with `accounting: public`.
+    `public` names the PUBLIC records of a search with `accounting: public`, or those on which a charged search with the
+    sampler `surrogate` searches first, at no cost.
 
     `when_sure` says what happens when a complete trial is very probably near the best possible one: `go_on` continues
     the search, `stop` ends it and saves the remaining budget, and `replicate` repeats the best two configurations.
@@ -238,7 +321,7 @@ class SearchSection(Section):
     rungs: Rungs = 5
     space: dict[str, Any] = {}
     metric: MetricSection = MetricSection()
-    public: RecordsSection | None = None
+    public: PublicSection | None = None
     when_sure: WhenSure = "go_on"
     commit: Annotated[CommitSection | None, BeforeValidator(_commit)] = None
 

@@ -20,6 +20,7 @@ __all__ = [
     "Finite",
     "Fraction",
     "FullRuns",
+    "Names",
     "Noise",
     "Order",
     "Positive",
@@ -29,6 +30,7 @@ __all__ = [
     "UserKey",
     "Word",
     "broken",
+    "one_release",
     "one_value",
 ]
 
@@ -54,6 +56,21 @@ def one_value(name: str) -> BeforeValidator:
         if isinstance(value, Mapping | list):
             rule = "must be a single value, because domains to search belong to search.space"
             raise broken("domain-outside-space", rule, f"Write search.space.{name}: {as_yaml(value)}.")
+        return value
+
+    return BeforeValidator(check)
+
+
+def one_release(name: str) -> BeforeValidator:
+    """Return a validator for a setting of the release. It refuses a domain: each value would be a charged release."""
+
+    def check(value: object) -> object:
+        if isinstance(value, Mapping | list):
+            rule = (
+                "must be a single value, because each value needs a release of its own, which is charged like the first"
+            )
+            fix = f"Write `{name}: NUMBER`. To compare values, run one search for each, each with its own `epsilon`."
+            raise broken("release-searched", rule, fix)
         return value
 
     return BeforeValidator(check)
@@ -123,6 +140,17 @@ def _blocks(value: object) -> object:
 
 
 Blocks = Annotated[tuple[str, ...], BeforeValidator(_blocks)]
+
+
+def _names(value: object) -> object:
+    names = list(value) if isinstance(value, list | tuple) else []
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in names):
+        rule = "must be a list of names of layers"
+        raise broken("value-wrong-type", rule, 'Write for example ["1", encoder.0], and quote a name that is a number.')
+    return tuple(dict.fromkeys(names))
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

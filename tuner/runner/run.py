@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
     from trainables.charge import Charge
+    from trainables.rungs import MakeTraining
     from tuner.executors.base import SpecFor
     from tuner.privacy.ledger.search_budget import SearchBudget
     from tuner.recorder.recorder import SweepInfo
@@ -119,7 +120,7 @@ def run_trials(
         shape_of=plan.shape_of,
         cheapest=() if budget is None else plan.cheapest(),
         when_sure=experiment.search.when_sure,
-        committed=_committed(prepared, study),
+        committed=_committed(sweep, prepared, study),
         levels=None
         if plan.full_runs is None
         else search_levels(experiment.search, plan.rungs, trials=trials, full_runs=plan.full_runs),
@@ -137,11 +138,23 @@ def run_trials(
         address=options.address,
         hide_logs=plan.mode.runs_hidden,
     )
-    setup = TrialSetup(spec_for=spec_for, charge_for=charge_for, folder=sweep.work, stops_when_lost=stops_when_lost)
+    setup = TrialSetup(
+        spec_for=spec_for,
+        charge_for=charge_for,
+        folder=sweep.work,
+        make_training=_training_on_release() if plan.mode.on_release else None,
+        stops_when_lost=stops_when_lost,
+    )
     return EXECUTORS["local" if options.local else "ray"](settings).run(driver, setup)
 
 
-def _committed(prepared: ReadySearch, study: Study) -> Committed | None:
+def _training_on_release() -> MakeTraining:
+    from trainables.release.training import ReleasedTraining
+
+    return ReleasedTraining
+
+
+def _committed(sweep: SweepFolder, prepared: ReadySearch, study: Study) -> Committed | None:
     """Return the committed run that follows the search, or None if no run follows.
 
     With the sampler `surrogate`, the surrogate of all scores chooses its configuration, for its noise and length.
@@ -163,7 +176,7 @@ def _committed(prepared: ReadySearch, study: Study) -> Committed | None:
     def by_surrogate(trials: Sequence[TrialView]) -> Commitment | None:
         from tuner.study.surrogate.stored import choose_final
 
-        setting = search_setting(experiment, plan.rungs, plan)
+        setting = search_setting(experiment, plan.rungs, plan, sweep)
         found = choose_final(study, experiment.space, setting, seed=experiment.seed)
         if found is None:
             return None

@@ -24,7 +24,7 @@ from tuner.experiment.model import Experiment
 from tuner.experiment.prior import ONE_RUN, with_prior
 from tuner.experiment.resolving import with_defaults
 from tuner.experiment.yamlfile import Path
-from tuner.privacy.modes import COMPOSITION, MODES, Mode
+from tuner.privacy.modes import Mode
 from tuner.study.unimodal.options import assumed
 
 __all__ = ["Draft", "Gate", "GateFinding", "gate"]
@@ -73,7 +73,8 @@ class Draft:
         if not raw and self.method is not None:
             raw = default_space(self.method) if self.experiment.search.trials > 1 else ONE_RUN
         try:
-            return parse_space(with_prior({**raw, **self._moved}, self.experiment), method=self.method)
+            filled = with_prior({**raw, **self._moved}, self.experiment)
+            return parse_space(filled, method=self.method, optimizer=self.experiment.trainable.optimizer)
         except SpaceError as error:
             return error
 
@@ -114,7 +115,7 @@ class Draft:
     @property
     def mode(self) -> Mode:
         """The accounting mode of the file. An unknown mode counts as composition here; another gate reports it."""
-        return MODES.get(self.experiment.privacy.accounting, COMPOSITION)
+        return self.experiment.mode_or_default
 
     @cached_property
     def public_size(self) -> int | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tuner.study import views
 from tuner.study.surrogate.axes import Axes
-from tuner.study.surrogate.observations import PRIVATE, Observation, Prior, Proposal
+from tuner.study.surrogate.observations import PRIVATE, PUBLIC, Observation, Prior, Proposal
 from tuner.study.surrogate.setting import SearchSetting
 from tuner.study.surrogate.surrogate import Surrogate
 from tuner.study.types import TrialStatus
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tuner.study.suggest import Space
 
-__all__ = ["choose_final", "observations", "parameters_of", "surrogate_of", "with_reference"]
+__all__ = ["choose_by_proxy", "choose_final", "observations", "parameters_of", "surrogate_of", "with_reference"]
 
 
 def choose_final(study: Study, space: Space, setting: SearchSetting, *, seed: int = 0) -> Proposal | None:
@@ -45,6 +45,17 @@ def choose_final(study: Study, space: Space, setting: SearchSetting, *, seed: in
         return None
     found = surrogate_of(study, axes, setting, seed=seed).best(setting.final)
     return found if study.direction.name == "MAXIMIZE" else replace(found, mean=-found.mean)
+
+
+def choose_by_proxy(study: Study, space: Space, setting: SearchSetting, *, seed: int = 0) -> Proposal | None:
+    """Return the configuration of a private run of which only a search on public records is known.
+
+    It has the greatest expected score on the private records, whose best rate may be another one. The arguments are
+    those of `choose_final`, for the study of the public search, and the mean of the result is never a loss.
+    """
+    axes, setting = Axes.of(space), with_reference(setting, Axes.of(space))
+    known = observations(study, setting, PUBLIC)
+    return Surrogate.fit(axes, known, setting.prior, seed=seed).best(setting.final) if known else None
 
 
 def surrogate_of(study: Study, axes: Axes, setting: SearchSetting, *, seed: int) -> Surrogate:

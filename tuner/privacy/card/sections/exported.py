@@ -9,7 +9,7 @@ from search_spaces.schedules import GEN
 from trainables.engine.schedules import noise_split
 from tuner.errors import VerificationError
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.card.sections.section import CardSection, Field, Subject
+from tuner.privacy.card.sections.section import CardSection, Field, Subject, starting_weights
 from tuner.privacy.card.text import settings_text
 
 __all__ = ["CONFIGURATION", "EXPORTED_FILES", "SCHEMA", "SCHEMA_VERSION", "VERSIONS", "WINNER"]
@@ -34,13 +34,20 @@ _WARM_START = (
 
 
 def _winner(subject: Subject) -> dict[str, Any]:
+    if subject.mode.on_release:
+        return {
+            "label": subject.mode.winner,
+            "trial": subject.facts.winner,
+            "single_run_epsilon": subject.single_run_epsilon,
+            "at_delta": subject.search.delta,
+        }
     mechanism, steps = subject.winner
     commit = subject.search.details.get("commit")
     warm = isinstance(commit, Mapping) and commit.get("start") == "best_trial"
     return {
         **({"starts_from": _WARM_START} if warm else {}),
         "label": subject.mode.winner,
-        "trial": _SEALED_WINNER if subject.search.charged_whole else subject.facts.winner,
+        "trial": _SEALED_WINNER if subject.search.hides_runs else subject.facts.winner,
         **mechanism.body(),
         "releases": _releases(mechanism, subject),
         "steps": steps,
@@ -86,11 +93,17 @@ WINNER = CardSection(
 
 def _configuration(subject: Subject) -> dict[str, Any]:
     details, facts = subject.search.details, subject.facts
+    charged = (
+        {}
+        if subject.mode.on_release
+        else {"batch_size_expected": _expected_batch(subject), "max_grad_norm": facts.max_grad_norm}
+    )
     return {
         "method": details.get("method"),
-        "model": details.get("model"),
-        "batch_size_expected": _expected_batch(subject),
-        "max_grad_norm": facts.max_grad_norm,
+        "model": facts.model or details.get("model"),
+        "starting_weights": starting_weights(details),
+        "frozen_layers": details.get("frozen", []),
+        **charged,
         "parameters": dict(facts.parameters),
         "sampler": facts.sampler,
         "pruner": facts.pruner,
@@ -117,6 +130,8 @@ CONFIGURATION = CardSection(
     fields={
         "method": Field("training method"),
         "model": Field("model"),
+        "starting_weights": Field("weights from which every training starts"),
+        "frozen_layers": Field("layers that are not trained"),
         "batch_size_expected": Field("expected batch size"),
         "max_grad_norm": Field("clipping norm C (the largest contribution of one unit to a sum of gradients)"),
         "parameters": Field("hyper-parameters of the exported trial", settings_text),

@@ -17,7 +17,7 @@ from tuner.privacy.card.wording import UNITS, UnitWords
 from tuner.privacy.ledger.state import DatasetState, SearchState
 from tuner.privacy.modes import Mode, mode_of_charges
 
-__all__ = ["CardSection", "Field", "Subject"]
+__all__ = ["CardSection", "Field", "Subject", "starting_weights"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Subject:
     def mode(self) -> Mode:
         """The search's accounting mode."""
         public = bool(self.search.details.get("public_search"))
-        return mode_of_charges(charged_whole=self.search.charged_whole, searched_publicly=public)
+        return mode_of_charges(self.search.filter.mode, searched_publicly=public)
 
     @property
     def unit(self) -> UnitWords:
@@ -45,7 +45,10 @@ class Subject:
 
     @cached_property
     def winner(self) -> tuple[SampledGaussian, int]:
-        """The winner's mechanism and its number of charged steps. Raises `VerificationError` if no step was charged."""
+        """The winner's mechanism and its number of charged steps. Raises `VerificationError` if no step was charged.
+
+        A model that was trained on a release has none.
+        """
         found, name = self.search, self.search.search
         if found.charged_whole:
             if not found.begun:
@@ -61,8 +64,20 @@ class Subject:
 
     @cached_property
     def single_run_epsilon(self) -> float:
-        """ε of the winner's steps alone, at the search's δ."""
+        """ε of the winner's steps alone, at the search's δ. For a release, its ε."""
+        if self.mode.on_release:
+            if not (self.search.begun and self.search.stored):
+                raise _not_charged(f"The release {self.search.search!r} was not charged, or never stored.")
+            return self.search.filter.claim(self.search.delta)
         return epsilon(*self.winner, self.search.delta)
+
+
+def starting_weights(details: Mapping[str, Any]) -> str:
+    """Return which weights a search starts from, as the ledger keeps it."""
+    start = details.get("start")
+    if not isinstance(start, Mapping):
+        return "random, from the public seed"
+    return f"assumed public, sha256 {start.get('sha256')}; the experiment file declares them, and this is not checked"
 
 
 def _may_make(filter: Filter, run: tuple[SampledGaussian, int]) -> bool:
