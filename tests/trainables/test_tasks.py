@@ -16,6 +16,7 @@ from training_fakes import CountingCharge, MakeSpec
 import trainables.engine.clip
 from trainables import data
 from trainables.data import DatasetRequest
+from trainables.data.inspection import inspect_file
 from trainables.data.loading import records_sha256
 from trainables.engine.batches import BatchSum
 from trainables.engine.layout import Layout
@@ -244,3 +245,13 @@ def test_numbers_with_fractions_are_other_records_and_whole_numbers_are_the_same
     assert of(0.25, 1.0, 2.0) != of(0.75, 1.0, 2.0)
     assert of(0.0, 1.0, 2.0) == of(0, 1, 2, kind=int)
     assert of(0.25, 1.0, 2.0) == of(2.0, 0.25, 1.0), "in any order"
+
+
+def test_the_check_of_a_file_describes_numbers_and_signed_labels(tmp_path: Path) -> None:
+    numbers = inspect_file(own(tmp_path, "r.npz", np.array([0.5, np.nan, 1.5]), np.array([1.0])), task="regression")
+    assert numbers["labels"]["train"] == {"lowest": 0.5, "highest": 1.5, "outside": 1, "mean": 1.0, "deviation": 0.5}
+    assert [each["level"] for each in numbers["findings"]].count("refused") == 0
+    signed = inspect_file(own(tmp_path, "b.npz", np.array([-1, 1, 1, 7]), np.array([-1, 1])), task="binary")
+    assert signed["labels"]["train"]["counts"] == [1, 2]
+    refused = inspect_file(own(tmp_path, "c.npz", np.array([0.5]), np.array([1.5])))
+    assert [each["level"] for each in refused["findings"]] == ["refused", "refused"]

@@ -28,6 +28,7 @@ __all__ = [
     "Header",
     "classes_of",
     "header_problems",
+    "labels_are_numbers",
     "problems_of_test",
     "read_arrays_of",
     "read_headers",
@@ -116,6 +117,11 @@ def read_arrays_of(path: Path, keys: Sequence[str]) -> Arrays:
     """Return the arrays named in `keys` that the file has. Errors are those of `read_headers`."""
     with _opened(path), np.load(path, allow_pickle=False) as file:
         return {key: file[key] for key in keys if key in file.files}
+
+
+def labels_are_numbers(path: Path) -> bool:
+    """Return whether the header of the public test labels has a type with fractions, as only a regression may have."""
+    return read_headers(path)["y_test"].dtype.kind == "f"
 
 
 def refuse(path: Path, problems: Sequence[str]) -> None:
