@@ -20,7 +20,7 @@ _SIZE = log(30.0)
 _TRIALS = log(3.0)
 """Widths of the kernels in the logarithms of the noise, the number of records and the number of trials. At a factor
 of exp(width) from the setting, a row has the weight e^−½. They are set by hand and not fitted."""
-_AXIS = 0.7
+_AXIS = 0.85
 """Factor of a row's weight for each searched parameter more or less."""
 _FAMILY = 0.5
 """Factor of a row's weight if its model is of another family."""
