@@ -57,6 +57,10 @@ EXPLANATIONS: dict[str, str] = {
         "A parameter of a schedule has no effect if no trial can choose that schedule. Add the schedule, or remove the "
         "parameter."
     ),
+    "optimizer-missing": (
+        "A parameter of an optimizer has no effect if no trial can have that optimizer. Add it to the space, set "
+        "trainable.optimizer, or remove the parameter."
+    ),
     "schedule-invalid": (
         "A schedule is constant, step, inverse_time, exponential, cosine or gen, with its own parameters as keys. "
         "Warm-up is the separate key warmup."

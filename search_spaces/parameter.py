@@ -14,16 +14,22 @@ __all__ = ["Limits", "Parameter", "Words"]
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Legal range of a number. ``low_open`` excludes ``low`` itself, and ``high_open`` excludes ``high`` itself."""
+    """Legal range of a number. ``low_open`` excludes ``low`` itself, and ``high_open`` excludes ``high`` itself.
+
+    A value may also be one of ``words``.
+    """
 
     low: float = 0.0
     high: float = math.inf
     low_open: bool = False
     high_open: bool = False
     integer: bool = False
+    words: tuple[str, ...] = ()
 
     def allows(self, value: object) -> bool:
         """Return whether ``value`` is legal. NaN and infinity are never legal."""
+        if isinstance(value, str):
+            return value in self.words
         if not is_number(value) or (self.integer and not isinstance(value, int)):
             return False
         above = value > self.low if self.low_open else value >= self.low
@@ -32,6 +38,7 @@ class Limits:
 
     def __str__(self) -> str:
         kind = "an integer" if self.integer else "a number"
+        kind = f"one of {', '.join(self.words)}, or {kind}" if self.words else kind
         low = f"above {self.low:g}" if self.low_open else f"of at least {self.low:g}"
         if math.isinf(self.high):
             return f"{kind} {low}"
@@ -65,6 +72,8 @@ class Parameter:
         usual: whether the default search space contains the parameter.
         priced: whether ε depends on the parameter.
         promotable: whether the value may rise within a trial (`Promoted`).
+        needs: another parameter, and its values with which a trial has this parameter. None for every trial.
+        of_trainable: whether the section `trainable` of an experiment file has the value for a space without it.
         source: where the default domain comes from.
     """
 
@@ -75,6 +84,8 @@ class Parameter:
     usual: bool = False
     priced: bool = False
     promotable: bool = False
+    needs: tuple[str, tuple[str, ...]] | None = None
+    of_trainable: bool = False
     source: str
 
     def check(self, domain: Domain) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-from search_spaces import schedules
+from search_spaces import optimizers, schedules
 from search_spaces.domains import (
     PROMOTE,
     UNIMODAL,
@@ -22,23 +22,21 @@ from search_spaces.domains import (
 from search_spaces.errors import DomainError, SpaceError, SpaceProblem
 from search_spaces.methods import METHODS
 from search_spaces.parameter import Parameter
-from search_spaces.spaces import PARAMETERS, SearchSpace, method_parameters
+from search_spaces.spaces import PARAMETERS, SearchSpace, can_be, method_parameters, owner_of
 
 __all__ = ["parse_declared", "parse_domain", "parse_space"]
 
 Path = tuple[str | int, ...]
 
 _ELSEWHERE = {
-    "optimizer": "trainable.optimizer",
-    "momentum": "trainable.momentum",
     "model": "trainable.model",
-    "activation": "trainable.activation",
     "normalization": "trainable.normalization",
     "precision": "trainable.precision",
     "steps": "trainable.epochs",
     "epsilon": "privacy.epsilon",
     "delta": "privacy.delta",
 }
+_MISSING = {"schedule": "schedule-missing", "optimizer": "optimizer-missing"}
 _RANGES = ("uniform", "log_uniform", "integer", "log_integer")
 _KINDS = (*_RANGES, "choice")
 
@@ -97,18 +95,19 @@ def parse_declared(raw: object) -> tuple[Domain, bool]:
     return parse_domain(rest), declared
 
 
-def parse_space(raw: Mapping[str, object], *, method: str | None) -> SearchSpace:
+def parse_space(raw: Mapping[str, object], *, method: str | None, optimizer: str = optimizers.SGD) -> SearchSpace:
     """Return the search space of an experiment file.
 
     Args:
         raw: mapping under ``search.space``.
         method: training method, whose parameters are accepted. None accepts the parameters of every method.
+        optimizer: optimizer of the trials, if the space does not choose it.
 
     Raises:
         SpaceError: the space has problems. The error lists all of them in the order of the file.
         KeyError: the method is unknown.
     """
-    reader = _Reader(PARAMETERS if method is None else method_parameters(method), method)
+    reader = _Reader(PARAMETERS if method is None else method_parameters(method), method, optimizer)
     for key, value in raw.items():
         reader.read(key, value)
     return reader.space()
@@ -117,9 +116,10 @@ def parse_space(raw: Mapping[str, object], *, method: str | None) -> SearchSpace
 class _Reader:
     """Reader of one search space. It reads the keys one by one, and collects their domains and problems."""
 
-    def __init__(self, parameters: Mapping[str, Parameter], method: str | None) -> None:
+    def __init__(self, parameters: Mapping[str, Parameter], method: str | None, optimizer: str) -> None:
         self._parameters = parameters
         self._method = method
+        self._optimizer = optimizer
         self._names = {alias: name for name, entry in parameters.items() for alias in (name, *entry.aliases)}
         self._domains: dict[str, Domain] = {}
         self._unimodal: set[str] = set()
@@ -136,28 +136,33 @@ class _Reader:
             if name == schedules.SCHEDULE.name:
                 self._schedule(path, value)
             else:
-                if schedules.kind_of(name) is not None:
+                if owner_of(name) is not None:
                     self._conditional_at[name] = path
                 self._domain(name, path, value)
 
     def space(self) -> SearchSpace:
-        chosen = self._domains.get("schedule")
-        kinds = chosen.grid(1) if chosen else ["constant"]
+        usual = {"schedule": "constant", "optimizer": self._optimizer}
         for name, path in self._conditional_at.items():
-            kind = schedules.kind_of(name)
-            if kind not in kinds and ("schedule" in self._domains or "schedule" not in self._written):
+            needs = self._parameters[name].needs
+            if needs is None:
+                continue
+            owner, words = needs
+            chosen = self._domains.get(owner)
+            if chosen is None and owner in self._written:
+                continue  # its own problem is reported
+            if not can_be(name, [usual[owner]] if chosen is None else chosen.grid(1)):
                 self._problem(
-                    "schedule-missing",
+                    _MISSING[owner],
                     path,
-                    f"{name} needs the schedule {kind}",
-                    f"schedule: {as_yaml(chosen.to_spec()) if chosen else 'constant (the default)'}",
-                    f"Add {kind} to schedule, or remove {name}.",
+                    f"{name} needs the {owner} {' or '.join(words)}",
+                    f"{owner}: {as_yaml(chosen.to_spec()) if chosen else f'{usual[owner]} (the default)'}",
+                    f"Add {words[0]} to {owner}, or remove {name}.",
                 )
         self._check_multiplicity()
         self._check_rate()
         if self._problems:
             raise SpaceError(self._problems)
-        return SearchSpace.of(self._domains, unimodal=self._unimodal)
+        return SearchSpace.of(self._domains, unimodal=self._unimodal, optimizer=self._optimizer)
 
     def _check_multiplicity(self) -> None:
         """Refuse several copies of an image without augmentation, because such a trial would fail at its start."""

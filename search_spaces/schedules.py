@@ -4,6 +4,7 @@ In an experiment file::
 
     schedule: cosine
     schedule: {choice: [constant, cosine, {inverse_time: {decay: {log_uniform: [0.5, 3]}}}]}
+    schedule: {inverse_time: {decay: per_step}}     # η = learning_rate / t at step t = 1, 2, …
     schedule: gen                        # the rate sets itself, so learning_rate must not be searched
     warmup: {uniform: [0, 0.2]}          # a fraction of the steps, before any schedule
 
@@ -15,13 +16,16 @@ from __future__ import annotations
 from search_spaces.domains import Categorical, LogUniform, Uniform
 from search_spaces.parameter import Limits, Parameter, Words
 
-__all__ = ["CONDITIONAL", "GEN", "GEN_RATES", "KINDS", "SCHEDULE", "WARMUP", "kind_of"]
+__all__ = ["CONDITIONAL", "GEN", "GEN_RATES", "INVERSE_TIMES", "KINDS", "SCHEDULE", "WARMUP", "kind_of"]
 
 GEN = "gen"
 """The schedule that sets the rate by private loss probes, a second release of every step."""
 
 GEN_RATES = Limits(low=1e-6, high=1e6)
 """Legal starting rates of `gen`, which changes the rate by many orders of magnitude."""
+
+INVERSE_TIMES: tuple[str, ...] = ("per_step", "per_epoch")
+"""Words for the decay of `inverse_time`: the rate is divided by the number of the step or epoch, counted from 1."""
 
 KINDS: tuple[str, ...] = ("constant", "step", "inverse_time", "exponential", "cosine", GEN)
 """Kinds of schedules. Each may follow a warm-up."""
@@ -46,36 +50,43 @@ CONDITIONAL: tuple[Parameter, ...] = (
         name="schedule.step.factor",
         default=LogUniform(0.05, 0.5),
         legal=Limits(high=1.0, low_open=True),
+        needs=("schedule", ("step",)),
         source="DP-LSSGD paper: the rate drops to a tenth at iteration 10 000",
     ),
     Parameter(
         name="schedule.step.every",
         default=Uniform(0.2, 0.8),
         legal=Limits(high=1.0, low_open=True),
+        needs=("schedule", ("step",)),
         source="one to four drops; DP-LSSGD drops the rate once, at iteration 10 000",
     ),
     Parameter(
         name="schedule.inverse_time.decay",
-        default=LogUniform(0.5, 3.0),
-        legal=Limits(),
-        source="DP-LSSGD paper: the rate falls as a/t, where a is between 0.5 and 3.0",
+        default=LogUniform(0.5, 100.0),
+        legal=Limits(words=INVERSE_TIMES),
+        needs=("schedule", ("inverse_time",)),
+        source="the a/t of the DP-LSSGD paper is `per_step`, and its a, 0.5 to 3.0, is the learning_rate; its code "
+        "divides once an epoch (`per_epoch`); the numbers are gentler, with a last rate of 1/1.5 to 1/101",
     ),
     Parameter(
         name="schedule.exponential.final",
         default=LogUniform(0.01, 0.5),
         legal=Limits(high=1.0, low_open=True),
+        needs=("schedule", ("exponential",)),
         source="a range around 0.1, because the rate of the DP-LSSGD paper ends at a tenth of its first value",
     ),
     Parameter(
         name="schedule.cosine.final",
         default=Uniform(0.0, 0.2),
         legal=Limits(high=1.0),
+        needs=("schedule", ("cosine",)),
         source="common practice: a cosine that ends at or near 0",
     ),
     Parameter(
         name="schedule.gen.probe_share",
         default=LogUniform(0.01, 0.2),
         legal=Limits(high=1.0, low_open=True, high_open=True),
+        needs=("schedule", ("gen",)),
         source="Liu & Bu 2025 add less than 1 % of noise to the gradients, a share of up to 0.0197; small batches need "
         "more",
     ),

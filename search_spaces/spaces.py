@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from search_spaces import common, schedules
+from search_spaces import common, optimizers, schedules
 from search_spaces.domains import UNIMODAL, Categorical, Domain, Fixed, Promoted, Scalar, Suggest, sample_domain
 from search_spaces.methods import METHODS
 from search_spaces.parameter import Parameter
 
-__all__ = ["DIVIDES", "PARAMETERS", "SearchSpace", "default_space", "method_parameters"]
+__all__ = ["DIVIDES", "PARAMETERS", "SearchSpace", "can_be", "default_space", "method_parameters", "owner_of"]
 
 PARAMETERS: dict[str, Parameter] = {
     parameter.name: parameter
     for parameter in (
         *common.PARAMETERS,
+        *optimizers.PARAMETERS,
         schedules.SCHEDULE,
         schedules.WARMUP,
         *schedules.CONDITIONAL,
@@ -33,6 +34,11 @@ _SCALES: dict[str, tuple[str, ...]] = {
 
 DIVIDES = frozenset({"batch_size"})
 """Parameters that divide the effect of those that they scale."""
+
+_OWNERS = ("schedule", "optimizer")
+"""Parameters that others need (`Parameter.needs`)."""
+
+_USUAL_OWNER = {"schedule": "constant", "optimizer": optimizers.SGD}
 
 
 def method_parameters(method: str) -> dict[str, Parameter]:
@@ -53,24 +59,38 @@ class SearchSpace:
 
     Attributes:
         parameters: (flat name, domain) pairs; the parameters of a schedule come after ``schedule``. A trial has
-            only the parameters of its own schedule.
+            only the parameters of its own schedule and optimizer.
         unimodal: names of the ranges along which the score is declared unimodal.
+        optimizer: optimizer of all trials, if it is no parameter of the space.
     """
 
     parameters: tuple[tuple[str, Domain], ...]
     unimodal: tuple[str, ...]
+    optimizer: str = optimizers.SGD
 
     @classmethod
-    def of(cls, domains: Mapping[str, Domain], *, unimodal: Container[str] = ()) -> SearchSpace:
-        """Return the search space with these domains, by flat name. ``unimodal`` has the names of unimodal ranges."""
+    def of(
+        cls, domains: Mapping[str, Domain], *, unimodal: Container[str] = (), optimizer: str = optimizers.SGD
+    ) -> SearchSpace:
+        """Return the search space with these domains, by flat name, without parameters that no trial can have.
+
+        Args:
+            domains: domain of each parameter.
+            unimodal: names of unimodal ranges.
+            optimizer: optimizer of all trials, if it is not in `domains`.
+        """
+        usual = {**_USUAL_OWNER, "optimizer": optimizer}
         ordered: dict[str, Domain] = {}
         for name, domain in domains.items():
-            if schedules.kind_of(name) is None:
+            owner = owner_of(name)
+            if owner is None or (owner not in domains and can_be(name, [usual[owner]])):
                 ordered[name] = domain
-            if name == "schedule":
+            if name in _OWNERS:
                 for option in domain.grid(1):
-                    ordered |= {own: each for own, each in domains.items() if schedules.kind_of(own) == option}
-        return cls(tuple(ordered.items()), tuple(name for name in ordered if name in unimodal))
+                    ordered |= {
+                        own: each for own, each in domains.items() if owner_of(own) == name and can_be(own, [option])
+                    }
+        return cls(tuple(ordered.items()), tuple(name for name in ordered if name in unimodal), optimizer)
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -93,19 +113,25 @@ class SearchSpace:
         return tuple(name for name in self.searched if PARAMETERS[name].priced)
 
     def scales(self, name: str) -> tuple[str, ...]:
-        """Return the searched parameters that scale the effect of the parameter ``name``."""
-        return tuple(each for each in _SCALES.get(name, ()) if each in self.searched)
+        """Return the searched parameters that scale the effect of the parameter ``name``.
+
+        A step of Adam is as long as the learning rate, so that nothing else scales a smoothing radius.
+        """
+        chosen = dict(self.parameters).get("optimizer", Fixed(self.optimizer))
+        found = _SCALES.get(name, ()) if chosen.contains(optimizers.SGD) else _SCALES.get(name, ())[:1]
+        return tuple(each for each in found if each in self.searched)
 
     def sample(self, suggest: Suggest) -> dict[str, object]:
         """Return the flat parameters of one trial, in file order.
 
         ``suggest`` chooses the value of each searched parameter. It is called in file order, but unimodal parameters
-        come last, because their sampler uses the values of the other parameters. A parameter of a schedule is sampled
-        only if that schedule was chosen.
+        come last, because their sampler uses the values of the other parameters. A parameter of a schedule or an
+        optimizer is sampled only if that schedule or optimizer was chosen.
         """
         chosen: dict[str, object] = {}
         for name, domain in sorted(self.parameters, key=lambda each: self._turn(each[0])):
-            if schedules.kind_of(name) in (None, chosen.get("schedule")):
+            owner = owner_of(name)
+            if owner not in chosen or can_be(name, [chosen[owner]]):
                 chosen[name] = sample_domain(domain, name, suggest)
         return {name: chosen[name] for name, _ in self.parameters if name in chosen}
 
@@ -134,6 +160,18 @@ class SearchSpace:
     def _spec(self, name: str, domain: Domain) -> object:
         spec = domain.to_spec()
         return {**spec, UNIMODAL: True} if isinstance(spec, dict) and name in self.unimodal else spec
+
+
+def owner_of(name: str) -> str | None:
+    """Return the parameter that decides whether a trial has the parameter ``name``, or None if every trial has it."""
+    needs = PARAMETERS[name].needs if name in PARAMETERS else None
+    return None if needs is None else needs[0]
+
+
+def can_be(name: str, options: Iterable[object]) -> bool:
+    """Return whether a trial has the parameter ``name`` if the parameter that it needs is one of the options."""
+    needs = PARAMETERS[name].needs if name in PARAMETERS else None
+    return needs is None or any(option in needs[1] for option in options)
 
 
 def _schedule_spec(domain: Domain, nested: Mapping[str, Mapping[str, Any]]) -> object:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from search_spaces import PARAMETERS, Limits, Words
+from search_spaces.optimizers import ADAM, NOISE_FLOOR, SGD
 from search_spaces.schedules import GEN, GEN_RATES
 from trainables.checks import value_problem
 from trainables.engine.schedules import ScheduleSettings
@@ -14,8 +15,11 @@ from trainables.errors import HyperparameterError
 from trainables.promotion import Promotion
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from trainables.engine.layout import Layout
     from trainables.engine.step import Stages
+    from trainables.engine.update import Update
 
 __all__ = ["PRICED", "Hyperparameters", "check_augmentation"]
 
@@ -25,8 +29,6 @@ PRICED: Final = ("batch_size", "steps", "noise_multiplier")
 _NOT_SEARCHED: Final[Mapping[str, Limits | Words]] = {
     "steps": Limits(low=1, integer=True),
     "noise_multiplier": Limits(),  # 0 is for studies that set private: false
-    "optimizer": Words(("sgd", "adam")),
-    "momentum": Limits(high=1.0, high_open=True),
 }
 """Legal values of parameters that `search_spaces.PARAMETERS` does not contain or restricts to a narrower range."""
 
@@ -45,8 +47,12 @@ class Hyperparameters:
         learning_rate: learning rate, which the schedule multiplies by a factor at each step. With the schedule gen, it
             is the starting rate.
         schedule: kind of schedule, with its parameters.
-        optimizer: 'sgd' or 'adam'.
+        optimizer: 'sgd', 'adam' or 'adam_corrected'. Only 'sgd' has a momentum, and the others have their own numbers.
         momentum: momentum of SGD, in [0, 1).
+        adam_beta1: decay of Adam's mean, in [0, 1).
+        adam_beta2: decay of Adam's mean square, in [0, 1).
+        adam_floor: number that Adam adds to the root of the mean square.
+        adam_noise_floor: κ of the corrected Adam, whose second moment is at least κ² times the variance of the noise.
         clipping: 'flat', 'per_layer' or 'automatic' (`trainables.engine.clip`).
         augmentation: kind of random views that replace an image: 'none', 'flip', 'crop' or 'crop_flip'.
         augmentation_multiplicity: M, the number of views of an image in a step. The gradients of the views are averaged
@@ -66,6 +72,10 @@ class Hyperparameters:
     schedule: ScheduleSettings = field(default_factory=ScheduleSettings)
     optimizer: str = "sgd"
     momentum: float = 0.0
+    adam_beta1: float = 0.9
+    adam_beta2: float = 0.999
+    adam_floor: float = 1e-8
+    adam_noise_floor: float = NOISE_FLOOR
     clipping: str = "flat"
     augmentation: str = "none"
     augmentation_multiplicity: int = 1
@@ -75,9 +85,12 @@ class Hyperparameters:
         problems = [
             self._problem(each.name, getattr(self, each.name)) for each in fields(self) if each.name != "schedule"
         ]
-        if self.optimizer == "adam" and self.momentum != 0:
+        if self.optimizer != SGD and self.momentum != 0:
             problems.append(
-                ("momentum-with-adam", f"`momentum` must be 0 with adam (got {self.momentum!r}). Remove it or use sgd.")
+                (
+                    "momentum-with-adam",
+                    f"`momentum` must be 0 with {self.optimizer} (got {self.momentum!r}). Remove it or use sgd.",
+                )
             )
         copies = self.augmentation_multiplicity
         if self.augmentation == "none" and isinstance(copies, int) and copies > 1:
@@ -114,6 +127,20 @@ class Hyperparameters:
         from trainables.engine.step import Stages
 
         return Stages(augmentation=random_views(self.augmentation, copies=self.augmentation_multiplicity))
+
+    def update(self, like: Tensor, *, variance: Callable[[], float | Tensor]) -> Update:
+        """Return the optimizer. `like` has the shape, dtype and device of θ.
+
+        `variance` returns the variance of the noise in the gradient after post-processing (`noise_variance`).
+        """
+        from trainables.engine.update import Adam, CorrectedAdam, Sgd
+
+        if self.optimizer == SGD:
+            return Sgd(like, momentum=self.momentum)
+        own = {"beta1": self.adam_beta1, "beta2": self.adam_beta2, "floor": self.adam_floor}
+        if self.optimizer == ADAM:
+            return Adam(like, **own)
+        return CorrectedAdam(like, variance=variance(), noise_floor=self.adam_noise_floor, **own)
 
 
 def check_augmentation(augmentation: str, input_shape: tuple[int, ...]) -> None:

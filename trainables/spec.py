@@ -8,6 +8,7 @@ from math import inf
 
 from trainables.data import DatasetRequest
 from trainables.errors import GateError
+from trainables.start import StartWeights
 
 __all__ = ["TrainingSpec", "check_privacy", "spec_fingerprint"]
 
@@ -33,11 +34,14 @@ class TrainingSpec:
         device: 'auto', 'cpu' or 'cuda'.
         score_noise: standard deviation of the noise on the number of right validation answers, finite and above 0. The
             score is then protected and charged. With None, validation scores are exact.
+        metric: score that the search compares, a key of `trainables.tasks.METRICS`.
         initial: checkpoint of another training, from whose weights this training starts. Its weights must be public or
             charged. None starts from the public initialisation.
         release: file of the charged release on which a method with `on_release` trains.
         release_sha256: checksum of this file, which the ledger holds.
         labels_kept: probability with which the release reports a label as it is.
+        start: PUBLIC weights of the public initialisation. With None, the seed alone decides it.
+        freeze: names of layers that are not trained.
     """
 
     method: str
@@ -60,10 +64,13 @@ class TrainingSpec:
     threads: int | None = None
     device: str = "auto"
     score_noise: float | None = None
+    metric: str = "validation_accuracy"
     initial: str | None = None
     release: str | None = None
     release_sha256: str = ""
     labels_kept: float = 1.0
+    start: StartWeights | None = None
+    freeze: tuple[str, ...] = ()
 
 
 def check_privacy(spec: TrainingSpec) -> None:
@@ -87,7 +94,7 @@ def check_privacy(spec: TrainingSpec) -> None:
 
 
 def spec_fingerprint(spec: TrainingSpec) -> str:
-    """Return a hash of all fields except threads, device, secret key, data directory, `initial` and `release`.
+    """Return a hash of all fields except threads, device, secret key, paths of files and `initial`.
 
     A checkpoint contains the weights that a training reached from `initial`.
     """
@@ -95,4 +102,6 @@ def spec_fingerprint(spec: TrainingSpec) -> str:
     for name in ("threads", "device", "replay_key", "initial", "release"):
         del values[name]
     del values["dataset"]["data_dir"]
+    if spec.start is not None:
+        values["start"] = spec.start.sha256
     return hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()

@@ -1,1 +1,1 @@
-"""What the budget of a search survives, what it costs, and what it buys."""
+"""What the budget of a search survives, and what it costs."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +20,6 @@ _TURN_SECONDS = 0.04
 _MOST_STEPS_A_TURN = 100
 # Rounds that run even when the time is up, because fewer have no quartiles.
 _LEAST_ROUNDS = 3
-
-# The names of mallopt in malloc.h of glibc.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
 
 
 @dataclass(frozen=True)
@@ -131,17 +127,3 @@ def _synchronise(device: str) -> None:
 def one_thread() -> None:
     """Use one thread: two threads on two busy cores would measure other processes."""
     torch.set_num_threads(1)
-
-
-def keep_freed_memory() -> None:
-    """Tell glibc to keep freed memory, for every contender.
-
-    By default it maps every large tensor again, and the kernel zeroes the pages in each step. That would dominate the
-    time of the contenders that write per-sample gradients.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):  # no glibc
-        return
-    for name, value in ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, -1), (_M_MMAP_THRESHOLD, 2**30)):
-        mallopt(name, value)

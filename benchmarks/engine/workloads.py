@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from benchmarks.engine.race import Contender, Race, keep_freed_memory, one_thread, race
+from benchmarks.engine.race import Contender, Race, one_thread, race
 from benchmarks.harness import Bar, Results, Settings, at_least, at_most
+from trainables.memory import keep_freed_memory
 
 Family = Literal["logistic", "mlp", "cnn"]
 
@@ -128,4 +129,4 @@ class Course:
 @cache
 def _prepare_process() -> None:
     one_thread()
-    keep_freed_memory()
+    keep_freed_memory()  # for every contender, as the trials do

@@ -50,6 +50,14 @@ FAULTS: tuple[Fault, ...] = (
         test="tests/plan/test_plan.py::test_protected_scores_have_a_budget_and_a_standard_error",
     ),
     Fault(
+        name="auto-counts-the-records",
+        breaks="`accounting: auto` chooses by the private number of records, and nothing charges for what it shows",
+        file="tuner/plan/comparison.py",
+        old="train_size=public_train_size(request),",
+        new='train_size=len(__import__("numpy").load(str(request.path))["y_train"]),',
+        test="tests/plan/test_auto.py::test_the_choice_is_the_same_for_other_records_with_the_same_public_facts",
+    ),
+    Fault(
         name="worst-trial-wins",
         breaks="the wrong trial is shown and exported as the best",
         file="tuner/study/best.py",
@@ -205,7 +213,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="commit-charged-at-the-noise-of-the-search",
         breaks="the committed run reserves steps with the noise of the trials, and takes them with less noise",
-        file="tuner/study/driver.py",
+        file="tuner/study/trial_shapes.py",
         old="            return self._committed.shape\n",
         new="            searched = self._shape_of({}).noise_multiplier\n"
         "            return __import__('dataclasses').replace(self._committed.shape, noise_multiplier=searched)\n",

@@ -16,7 +16,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from benchmarks.price.workloads import DELTA, HELD_OUT, WORKLOADS, Workload
+from benchmarks.prior.records import training_records
 from tuner.experiment.loading import parse_experiment
 from tuner.experiment.prior import recommended
 from tuner.export.package import export_sweep
@@ -26,13 +29,14 @@ from tuner.runner.start import start_sweep
 from tuner.sweep.folder import find_sweep
 from tuner.sweep.preflight import check_startable, prepare
 
-__all__ = ["ARMS", "GRID", "Outcome", "Run", "arms_of", "perform"]
+__all__ = ["ARMS", "GRID", "Outcome", "Run", "arms_of", "perform", "seeds_of"]
 
 GRID = "grid"
 """The oracle's uncharged grid. It is no arm: its best point is what the oracle is told."""
 
 # By default the first ten trials of TPE are random, which is nearly all of so short a search.
 _TPE = {"name": "tpe", "n_startup_trials": 4}
+_TRAINED_AGAIN = 6  # points of the oracle's grid
 _HALVING = {"sampler": "random", "pruner": {"name": "asha", "reduction_factor": 2}, "rungs": [0.125, 0.25, 0.5, 1.0]}
 
 ARMS: Mapping[str, str] = {
@@ -74,8 +78,15 @@ class Outcome:
 
 
 def arms_of(workload: Workload) -> tuple[str, ...]:
-    """Return the arms that the workload can have: a proxy needs public records of the same shape."""
-    return tuple(arm for arm in ARMS if arm != "proxy" or workload.proxy)
+    """Return the arms of the workload: a proxy needs public records of the same shape."""
+    left_out = {*workload.left_out, *(() if workload.proxy else ("proxy",))}
+    return tuple(arm for arm in ARMS if arm not in left_out)
+
+
+def seeds_of(workload: Workload, arm: str) -> range:
+    """Return the seeds with which the arm is run."""
+    whole = arm in {"composition", "selection", "proxy"}
+    return range(1, 1 + (min(workload.costly_seeds, workload.seeds) if whole else workload.seeds))
 
 
 def workload_of(name: str) -> Workload:
@@ -94,8 +105,10 @@ def perform(data_dir: str | None, told: Mapping[tuple[str, float], Mapping[str, 
         if run.arm == GRID:
             return _grid(workload, run, folder, data_dir)
         parameters = told.get((run.workload, run.epsilon), {})
-        file = _write(folder, experiment_file(workload, run, parameters))
-        ready = prepare(str(file), (), data_dir=data_dir)
+        dataset = _dataset(workload, folder, data_dir)
+        file = _write(folder, experiment_file(workload, run, parameters, dataset))
+        # `auto` must not know what was measured on the data set on which it is judged.
+        ready = prepare(str(file), (), data_dir=data_dir, without=workload.dataset)
         check_startable(ready)
         options = RunOptions(data_dir=data_dir, local=True, quiet=True, as_json=True)
         if ready.plan.mode.searches_public:
@@ -114,9 +127,11 @@ def perform(data_dir: str | None, told: Mapping[tuple[str, float], Mapping[str, 
     )
 
 
-def experiment_file(workload: Workload, run: Run, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the experiment file of an arm."""
-    file = _one_run(workload, run, workload.middle)
+def experiment_file(
+    workload: Workload, run: Run, told: Mapping[str, Any], dataset: Mapping[str, object]
+) -> dict[str, Any]:
+    """Return the experiment file of an arm. `dataset` is its section about the records."""
+    file = _one_run(workload, run, workload.middle, dataset)
     whole = {"trials": workload.trials, "space": {**workload.space, **workload.fixed}}
     match run.arm:
         case "oracle":
@@ -132,7 +147,7 @@ def experiment_file(workload: Workload, run: Run, told: Mapping[str, Any]) -> di
         case "full_runs":
             file["search"] |= {**whole, **_HALVING, "full_runs": "auto"}
         case "commit":
-            file["search"] |= {**whole, "sampler": "surrogate", "commit": 0.1}
+            file["search"] |= {**whole, "sampler": "surrogate", "commit": 0.05}
         case "prior":
             file["search"]["space"] = {**workload.middle, **_recommended(workload, file), **workload.fixed}
         case "gen":
@@ -143,12 +158,14 @@ def experiment_file(workload: Workload, run: Run, told: Mapping[str, Any]) -> di
     return file
 
 
-def _one_run(workload: Workload, run: Run, space: Mapping[str, object]) -> dict[str, Any]:
+def _one_run(
+    workload: Workload, run: Run, space: Mapping[str, object], dataset: Mapping[str, object]
+) -> dict[str, Any]:
     return {
         "schema": 1,
         "name": "price",
         "seed": 1000 * run.seed,
-        "dataset": {"name": workload.dataset},
+        "dataset": dict(dataset),
         "trainable": {
             "method": workload.method,
             "model": workload.model,
@@ -161,23 +178,31 @@ def _one_run(workload: Workload, run: Run, space: Mapping[str, object]) -> dict[
 
 
 def _grid(workload: Workload, run: Run, folder: Path, data_dir: str | None) -> Outcome:
-    """Return the point of the oracle's grid with the best mean validation score at the noise of one charged run."""
-    file = _one_run(workload, run, workload.middle)
+    """Return the point of the oracle's grid with the best mean validation score at the noise of one charged run.
+
+    Every point is trained once, and the best ones again.
+    """
+    file = _one_run(workload, run, workload.middle, _dataset(workload, folder, data_dir))
     noise = _noise_of_one(json.dumps(_placed(folder, file)), data_dir)
+
+    def trained(seed: int, search: Mapping[str, Any]) -> dict[str, float]:
+        file["privacy"] |= {"private": False, "noise_multiplier": noise, "noise_seed": seed}
+        ready = prepare(str(_write(folder, {**file, "search": {**file["search"], **search}})), (), data_dir=data_dir)
+        _, ended = start_sweep(ready, RunOptions(data_dir=data_dir, local=True, quiet=True, as_json=True))
+        trials = [trial for trial in ended.values["trials"] if trial["score"] is not None]
+        return {json.dumps(trial["parameters"]): trial["score"] for trial in trials}
+
     choices = {name: {"choice": list(values)} for name, values in workload.grid.items() if len(values) > 1}
     single = {name: values[0] for name, values in workload.grid.items() if len(values) == 1}
     points = prod(map(len, workload.grid.values()))
-    file["search"] |= {"trials": points, "sampler": "grid", "space": {**choices, **single, **workload.fixed}}
-    scores: dict[str, list[float]] = {}
-    for repeat in range(workload.repeats):
-        file["privacy"] |= {"private": False, "noise_multiplier": noise, "noise_seed": repeat}
-        ready = prepare(str(_write(folder, file)), (), data_dir=data_dir)
-        _, ended = start_sweep(ready, RunOptions(data_dir=data_dir, local=True, quiet=True, as_json=True))
-        for trial in ended.values["trials"]:
-            if trial["score"] is not None:
-                scores.setdefault(json.dumps(trial["parameters"]), []).append(trial["score"])
-    best = max(scores, key=lambda point: fmean(scores[point]))
-    return Outcome(validation=100 * fmean(scores[best]), test=nan, noise_multiplier=noise, parameters=json.loads(best))
+    space = {**choices, **single, **workload.fixed}
+    first = trained(0, {"trials": points, "sampler": "grid", "space": space})
+    again = {}
+    for point in sorted(first, key=first.__getitem__)[-_TRAINED_AGAIN:]:
+        more = [trained(seed, {"space": json.loads(point)}) for seed in range(1, 1 + workload.repeats)]
+        again[point] = fmean([first[point], *(score for scores in more for score in scores.values())])
+    best = max(again, key=again.__getitem__)
+    return Outcome(validation=100 * again[best], test=nan, noise_multiplier=noise, parameters=json.loads(best))
 
 
 def _recommended(workload: Workload, file: Mapping[str, Any]) -> dict[str, float]:
@@ -185,6 +210,18 @@ def _recommended(workload: Workload, file: Mapping[str, Any]) -> dict[str, float
     wanted = {name: "default" for name in ("learning_rate", "max_grad_norm") if name in workload.space}
     found = recommended({**wanted, **workload.fixed}, parse_experiment(json.dumps(file)), without=workload.dataset)
     return {name: found[name].value for name in wanted}
+
+
+def _dataset(workload: Workload, folder: Path, data_dir: str | None) -> dict[str, object]:
+    """Return the `dataset` section. A user's own file is written first, with a fifth of the records as test records."""
+    name = workload.dataset
+    if not workload.own_file:
+        return {"name": name}
+    x, y = training_records(name, data_dir)
+    test, train = np.split(np.random.default_rng(1).permutation(len(y)), [len(y) // 5])
+    path = folder / f"{name}.npz"
+    np.savez(path, x_train=x[train], y_train=y[train], x_test=x[test], y_test=y[test])
+    return {"name": name, "path": str(path), "public_size": len(train)}
 
 
 @lru_cache

@@ -1,16 +1,16 @@
 """DPLIS: radius, samples and reduction of the loss smoothing. Smoothing precedes the clip and costs no privacy."""
 
-from search_spaces.domains import Categorical, Integer, LogUniform
+from search_spaces.domains import Categorical, Integer, Uniform
 from search_spaces.parameter import Limits, Parameter, Words
 
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         name="smoothing_radius",
         aliases=("R",),
-        default=LogUniform(1.0, 80.0),
+        default=Uniform(0.0, 60.0),
         legal=Limits(),
         usual=True,
-        source="DPLIS paper, Tables 2, 3 and 5: the best R is between 4 and 40; our upper bound is 80",
+        source="DPLIS paper, Tables 2, 3 and 5: the best R is between 4 and 40, the end of its grid; 0 is DP-SGD",
     ),
     Parameter(
         name="smoothing_samples",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from math import exp, isfinite, log, sqrt
@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from search_spaces.domains import as_yaml
 from search_spaces.errors import DomainError
-from search_spaces.prior.features import features
+from search_spaces.optimizers import NOISE_FLOOR
+from search_spaces.prior.features import features, noise_to_signal
 
 __all__ = ["FAMILIES", "Recommended", "Setting", "provenance", "recommend"]
 
@@ -25,7 +26,7 @@ _BOUNDS: Final = {
     "max_grad_norm": (1e-2, 10.0),
     "smoothing_samples": (1.0, 20.0),
 }
-_OPTIMIZERS: Final = ("sgd", "adam")
+_OPTIMIZERS: Final = ("sgd", "adam", "adam_corrected")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class Setting:
         classes: number of classes.
         family: one of `FAMILIES`.
         method: training method.
-        optimizer: 'sgd' or 'adam'.
+        optimizer: 'sgd', 'adam' or 'adam_corrected'.
 
     Raises:
         DomainError: a value is not finite, not positive or unknown.
@@ -108,8 +109,11 @@ def recommend(
     clip = _formula(fits["max_grad_norm"], known, setting.family, unknown)
     found["max_grad_norm"] = _within("max_grad_norm", clip)
     used = float(given.get("max_grad_norm", found["max_grad_norm"].value))
-    if setting.optimizer == "adam":
+    if setting.optimizer != "sgd":
         rate = _formula(fits["adam_rate"], known, setting.family, unknown)
+        if setting.optimizer == "adam_corrected":
+            floor = float(given.get("adam_noise_floor", NOISE_FLOOR))
+            rate = replace(rate, value=rate.value * _corrected(setting, dimension, floor))
     else:
         product = _formula(fits["rate_times_clip"], known, setting.family, unknown)
         # A larger clip changes nothing where all gradients are clipped, but then leaves more of them as they are.
@@ -121,6 +125,17 @@ def recommend(
         found[name] = _within(name, _formula(fit, known, setting.family, 0.0))
     found |= _lengths(measured["lengths"], setting)
     return found
+
+
+def _corrected(setting: Setting, dimension: float, floor: float) -> float:
+    """Return the factor of Adam's rate that keeps steps as long if the noise leaves the second moment.
+
+    Adam divides by √(noise² + signal²), the corrected Adam by about √((floor · noise)² + signal²). Not measured.
+    """
+    ratio = noise_to_signal(
+        noise_multiplier=setting.noise_multiplier, batch_size=setting.batch_size, dimension=dimension
+    )
+    return sqrt(((floor * ratio) ** 2 + 1) / (ratio**2 + 1))
 
 
 def provenance() -> Mapping[str, Any]:

@@ -1,8 +1,7 @@
-"""The budget benchmark: its independent count of draws, and the arms of what a budget buys."""
+"""The budget benchmark: its independent count of draws."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -13,15 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.budget import arms, buys
-from benchmarks.budget.arms import ARMS, Run
 from benchmarks.budget.draws import Attempt, gaps, read_draws
 from benchmarks.budget.processes import descendants, kill, wait_until_gone
 from benchmarks.budget.program import counted_training
 from trainables.data import DatasetRequest, public_train_size
 from trainables.engine import step
 from trainables.training import TrainingSpec
-from tuner.experiment import load_experiment
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
@@ -118,18 +114,3 @@ def test_only_descendants_are_found_and_killed() -> None:
         for process in (child, other):
             process.kill()
             process.wait()
-
-
-@pytest.mark.parametrize("workload", buys.WORKLOADS, ids=lambda workload: workload.dataset)
-def test_the_arms_differ_only_as_they_say(tmp_path: Path, workload: arms.Workload) -> None:
-    path = tmp_path / "arm.yaml"
-    for arm in ARMS:
-        run = Run(workload=workload.name, arm=arm, epsilon=1.0, seed=0)
-        path.write_text(json.dumps(arms.experiment_file(workload, run)))
-        experiment = load_experiment(path, ())
-        searches = arm in ("composition", "selection", "public")
-        assert experiment.search.trials == (workload.trials if searches else 1)
-        assert set(experiment.space.searched) == (set(workload.space) if searches else set())
-        assert (experiment.privacy.epsilon, experiment.privacy.delta) == (1.0, 1e-5)
-        assert experiment.privacy.accounting == (arm if arm in ("selection", "public") else "composition")
-        assert experiment.dataset.validation.fraction == 0.1

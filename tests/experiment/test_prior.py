@@ -53,6 +53,19 @@ def test_one_trial_with_the_word_default_is_the_recommended_value() -> None:
     assert named["max_grad_norm"] == Fixed(0.5)
 
 
+@pytest.mark.parametrize(("optimizer", "published"), [("adam", 0.001), ("sgd", 0.15)])
+@pytest.mark.parametrize("epsilon", [0.3, 3.0])
+@pytest.mark.parametrize("batch", [256, 4096])
+def test_the_published_rates_of_the_network_are_inside(
+    optimizer: str, published: float, epsilon: float, batch: int
+) -> None:
+    """DP-LSSGD paper: 0.15 with SGD and 0.001 with Adam, for the MNIST network."""
+    network = ("trainable.model=tutorial_cnn", f"trainable.optimizer={optimizer}", f"trainable.batch_size={batch}")
+    domain = rate(of("search.space={lr: default}", f"privacy.epsilon={epsilon}", *network))
+    assert domain.contains(published)
+    assert domain.high > 2 * published, "it is not the upper edge"
+
+
 def test_a_written_domain_is_never_changed() -> None:
     written = of("search.space={lr: {log_uniform: [0.01, 2.0]}}")
     assert rate(written) == LogUniform(0.01, 2.0)

@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 import tuner
-from search_spaces import METHODS, PARAMETERS, Fixed, Scalar, method_parameters
-from search_spaces.schedules import KINDS, kind_of
+from search_spaces import METHODS, PARAMETERS, Domain, Fixed, Scalar, method_parameters
+from search_spaces.optimizers import NOISE_FLOOR
+from search_spaces.schedules import KINDS
 from trainables.hyperparameters import Hyperparameters
 from trainables.methods import STEP_METHODS, from_parameters
 from tuner.experiment import Experiment, parse_experiment, yamlfile
@@ -85,14 +86,19 @@ def test_one_trial_of_a_space_left_out_is_the_shipped_prior_and_the_defaults(met
     assert parse_experiment(experiment.to_yaml()) == experiment
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [(method, kind) for method in METHODS for kind in KINDS if method in STEP_METHODS or kind != GEN],
+)
 def test_writing_the_defaults_out_changes_no_trial(method: str, kind: str) -> None:
-    experiment = experiment_of(method, f"search.space={{schedule: {{choice: [{', '.join(KINDS)}]}}}}")
+    kinds = [each for each in KINDS if method in STEP_METHODS or each != GEN]
+    experiment = experiment_of(method, f"search.space={{schedule: {{choice: [{', '.join(kinds)}]}}}}")
     chosen = experiment.space.sample(First(kind))
     assert made(method, chosen) == made(method, {"schedule": kind})
-    free = {name for name, parameter in method_parameters(method).items() if not parameter.priced}
-    assert set(chosen) == {name for name in free if kind_of(name) in (None, kind)}, "every value is recorded"
+    free = {name: each.needs for name, each in method_parameters(method).items() if not each.priced}
+    elsewhere = {name for name in free if PARAMETERS[name].of_trainable}
+    own = {name for name, needs in free.items() if needs is None or kind in needs[1]}
+    assert set(chosen) == own - elsewhere, "every value is recorded"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +109,7 @@ def test_writing_the_defaults_out_changes_no_trial(method: str, kind: str) -> No
         ("{step: {every: 0.3}}", "{step: {every: 0.3, factor: 0.1}}"),
         (
             "{choice: [cosine, {inverse_time: {decay: default}}]}",
-            "{choice: [{cosine: {final: 0.0}}, {inverse_time: {decay: {log_uniform: [0.5, 3.0]}}}]}",
+            "{choice: [{cosine: {final: 0.0}}, {inverse_time: {decay: {log_uniform: [0.5, 100.0]}}}]}",
         ),
     ],
 )
@@ -112,6 +118,29 @@ def test_a_schedule_gets_the_parameters_of_its_own_kinds(schedule: str, wanted: 
     assert space["schedule"] == yaml.safe_load(wanted)
     assert list(space)[:3] == ["schedule", "learning_rate", "max_grad_norm"], "named ones first, in file order"
     assert list(space)[3:] == ["clipping", "augmentation", "augmentation_multiplicity", "ema_decay", "warmup"]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adam_corrected"])
+def test_an_optimizer_gets_its_own_parameters_and_no_others(optimizer: str) -> None:
+    adam = {"adam_beta1": 0.9, "adam_beta2": 0.999, "adam_floor": 1e-8}
+    wanted = {"sgd": {}, "adam": adam, "adam_corrected": {**adam, "adam_noise_floor": NOISE_FLOOR}}[optimizer]
+    for file in (f"trainable.optimizer={optimizer}", f"search.space={{lr: default, optimizer: {optimizer}}}"):
+        experiment = experiment_of("dp_sgd", file)
+        space = experiment.search.space
+        assert {name: value for name, value in space.items() if "adam_" in name} == wanted
+        assert "momentum" not in space, "it is that of trainable"
+        assert parse_experiment(experiment.to_yaml()) == experiment
+
+
+def test_a_range_for_several_optimizers_contains_that_of_each() -> None:
+    def rates(optimizer: str) -> Domain:
+        file = f"search.space={{lr: default, optimizer: {optimizer}}}"
+        return dict(experiment_of("dp_sgd", file).space.parameters)["learning_rate"]
+
+    several = rates("{choice: [sgd, adam, adam_corrected]}")
+    for each in map(rates, ("sgd", "adam", "adam_corrected")):
+        assert all(several.contains(end) for end in each.grid(2))
+    assert rates("adam").grid(2)[1] < rates("sgd").grid(2)[1]
 
 
 def _block(number: int) -> str:

@@ -42,7 +42,7 @@ SETTINGS = st.builds(
     dimension=st.none() | positive(2, 1e11),
     classes=positive(2, 1e5),
     family=st.sampled_from(FAMILIES),
-    optimizer=st.sampled_from(["sgd", "adam"]),
+    optimizer=st.sampled_from(["sgd", "adam", "adam_corrected"]),
 )
 
 

@@ -45,15 +45,15 @@ def test_no_two_parameters_of_a_method_share_a_key() -> None:
 
 def test_methods_and_free_parameters_are_those_that_the_trainables_take() -> None:
     assert set(METHODS) == set(TRAINED)
-    elsewhere = {"optimizer", "momentum", "schedule"}
+    elsewhere = {"schedule"}
     for method, trained in TRAINED.items():
         taken = {field.name for field in fields(trained)} - set(PRICED) - elsewhere
         offered = {name for name, entry in method_parameters(method).items() if not entry.priced}
-        assert {name for name in offered if not name.startswith("schedule")} == taken, method
+        assert {name for name in offered if not name.startswith("schedule")} - {"activation"} == taken, method
 
 
 def test_schedules_are_those_that_the_trainables_take() -> None:
-    assert all(rate_factor(ScheduleSettings(kind=kind), 0, 10) == 1 for kind in KINDS)
+    assert all(rate_factor(ScheduleSettings(kind=kind), 0, 10, steps_per_epoch=5) == 1 for kind in KINDS)
     assert {name for name in PARAMETERS if name.startswith("schedule.")} == set(SCHEDULE_KEYS)
     assert {entry.name for entry in CONDITIONAL} == {key for key, (kind, _) in SCHEDULE_KEYS.items() if kind}
 
@@ -65,7 +65,10 @@ def test_both_ends_of_every_default_domain_make_hyperparameters(method: str, kin
     raw: dict[str, Any] = {name: "default" for name in names if not name.startswith("schedule.")}
     raw |= {"schedule": {kind: own} if own else kind, "warmup": "default"}
     raw |= {"learning_rate": 0.5} if kind == GEN else {}
+    raw |= {"optimizer": {"choice": ["sgd", "adam_corrected"]}}
     chosen = parse_space(raw, method=method).sample(Recorder(place))
+    assert ("momentum" in chosen, "adam_noise_floor" in chosen) == ((True, False) if place == 0 else (False, True))
+    chosen.pop("activation")  # of the model
     made = from_parameters(method, chosen, batch_size=8, steps=10, noise_multiplier=1.0)
     assert made.learning_rate == chosen["learning_rate"]
     assert isinstance(made.schedule, ScheduleSettings)
@@ -84,6 +87,8 @@ def test_the_legal_limits_are_those_that_the_trainables_check(name: str) -> None
     parts = name.split(".")
     if len(parts) == 3:
         base["schedule"] = parts[1]
+    if entry.needs and entry.needs[0] == "optimizer":
+        base["optimizer"] = entry.needs[1][-1]
     if name == "augmentation_multiplicity":
         base["augmentation"] = "flip"
     tries: list[float] = [limits.low, limits.low - 0.5, limits.low + 0.5, -1, 0, 1, 2, float("nan"), float("inf")]
@@ -116,6 +121,28 @@ def test_it_asks_in_file_order_and_only_what_the_chosen_schedule_has() -> None:
         assert (chosen["smoothing_samples"], chosen.get("schedule.step.factor")) == (5, 0.1 if own else None)
 
 
+def test_parameters_of_an_optimizer_are_asked_for_with_it_alone() -> None:
+    raw = {"momentum": "default", "beta1": "default", "optimizer": {"choice": ["sgd", "adam"]}, "R": "default"}
+    space = parse_space(raw, method="dplis")
+    for place, own in ((0, ["momentum"]), (-1, ["adam_beta1"])):
+        asked = Recorder(place)
+        space.sample(asked)
+        assert asked.asked == ["optimizer", *own, "smoothing_radius"], "after their optimizer"
+    assert parse_space(space.to_spec(), method="dplis") == space
+    given = parse_space({"beta1": "default"}, method="dplis", optimizer="adam")
+    assert given.searched == ("adam_beta1",)
+
+
+def test_only_the_rate_scales_a_radius_under_adam() -> None:
+    raw = {"R": "default", "learning_rate": "default", "C": "default"}
+    assert parse_space(raw, method="dplis").scales("smoothing_radius") == ("learning_rate", "max_grad_norm")
+    for space in (
+        parse_space(raw, method="dplis", optimizer="adam"),
+        parse_space({**raw, "optimizer": "adam"}, method="dplis"),
+    ):
+        assert space.scales("smoothing_radius") == ("learning_rate",)
+
+
 def test_free_and_priced_names_leave_out_what_is_fixed() -> None:
     space = parse_space({"K": 3, "R": "default", "batch_size": {"choice": [64, 128]}}, method="dplis")
     assert space.free == ("smoothing_radius",)
@@ -129,7 +156,7 @@ def test_what_rises_within_a_trial_is_one_plan_and_nothing_to_search() -> None:
     assert space.searched == space.free == ("smoothing_radius",)
     assert set(space.grid(2)) == {"smoothing_radius"}
     asked = Recorder()
-    assert space.sample(asked) == {"smoothing_samples": {"promote": [1, 3]}, "smoothing_radius": 1.0}
+    assert space.sample(asked) == {"smoothing_samples": {"promote": [1, 3]}, "smoothing_radius": 0.0}
     assert asked.asked == ["smoothing_radius"]
     assert parse_space(space.to_spec(), method="dplis") == space
     assert parse_space({"K": 3}, method="dplis").promoted == {}
@@ -180,7 +207,12 @@ WRONG: list[tuple[str, dict[str, Any], str, str]] = [
     ("dplis", {"laplacian_sigma": 3}, "parameter-unknown", "composed or dp_lssgd"),
     ("dplis", {"learning_rat": 3}, "parameter-unknown", "'learning_rate'"),
     ("dplis", {"xyzzy": 3}, "parameter-unknown", ""),
-    ("dplis", {"momentum": {"uniform": [0, 0.9]}}, "parameter-not-searchable", "trainable.momentum"),
+    ("dplis", {"model": "mlp_64"}, "parameter-not-searchable", "trainable.model"),
+    ("dp_sgd", {"optimizer": "adam", "momentum": 0.9}, "optimizer-missing", "sgd"),
+    ("dp_sgd", {"beta1": "default"}, "optimizer-missing", "adam or adam_corrected"),
+    ("dp_sgd", {"optimizer": {"choice": ["sgd", "adam"]}, "adam_noise_floor": 1}, "optimizer-missing", ""),
+    ("dp_sgd", {"optimizer": "adamw"}, "value-illegal", "sgd, adam, adam_corrected"),
+    ("dp_sgd", {"schedule": {"inverse_time": {"decay": "per_minute"}}}, "value-illegal", "per_step, per_epoch"),
     ("dplis", {"steps": 3}, "parameter-not-searchable", "trainable.epochs"),
     ("dp_sgd", {"clipping": "global"}, "value-illegal", "flat, automatic, per_layer"),
     ("dp_sgd", {"augmentation": "cutout"}, "value-illegal", "none, flip, crop, crop_flip"),
@@ -235,6 +267,7 @@ def test_every_trial_of_a_right_space_has_views_to_copy(raw: dict[str, Any]) -> 
 
 def test_without_a_method_every_parameter_may_stand_and_domains_are_checked() -> None:
     everything: dict[str, Any] = {name: "default" for name in PARAMETERS if not name.startswith("schedule.")}
+    everything["optimizer"] = {"choice": ["sgd", "adam_corrected"]}
     names = [name for name, _ in parse_space(everything, method=None).parameters]
     assert sorted(names) == sorted(everything)
     with pytest.raises(SpaceError) as caught:

@@ -51,7 +51,7 @@ def collected(chunks: list[PerSampleGradients], layout: Layout, factors: Tensor)
     for gradients in chunks:
         norms.append(gradients.group_norms())
         stop = start + norms[-1].shape[1]
-        gradients.add_weighted_sum(total, factors[:, start:stop], block=None)
+        gradients.add_weighted_sum(total, factors[:, start:stop], finite=norms[-1].isfinite().all(0), block=None)
         start = stop
     return torch.cat(norms, dim=1), total
 

@@ -24,7 +24,6 @@ from trainables.engine.random import SeededGenerator
 from trainables.engine.schedules import noise_split
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep
-from trainables.engine.update import Adam, Sgd
 from trainables.errors import GateError
 from trainables.methods import METHODS, from_parameters
 from trainables.training import PrivateTraining
@@ -163,7 +162,7 @@ def make_step(model: nn.Sequential, method: str, **parameters: Any) -> tuple[Pri
         mechanism=mechanism,
         stages=METHODS[method].stages(settings, layout),
         source=per_sample_source(model, layout),
-        update=Adam(theta) if settings.optimizer == "adam" else Sgd(theta, momentum=settings.momentum),
+        update=settings.update(theta, variance=lambda: 0.0),
         secret=secret,
         public=torch.Generator().manual_seed(0),
         probes=probes,
@@ -241,6 +240,7 @@ def test_the_default_share_adds_less_than_a_hundredth_to_the_noise_of_the_gradie
 def test_probes_with_other_noise_than_is_charged_are_refused() -> None:
     model = linear()
     step, probes, theta = make_step(model, "dp_sgd")
+    settings = METHODS["dp_sgd"](batch_size=BATCH, steps=1, noise_multiplier=NOISE)
     for share, given in ((0.2, probes), (None, probes), (SHARE, None)):
         with raises_code(GateError, "probes-not-charged"):
             PrivateStep(
@@ -251,9 +251,9 @@ def test_probes_with_other_noise_than_is_charged_are_refused() -> None:
                     expected_batch_size=BATCH,
                     probe_share=share,
                 ),
-                stages=METHODS["dp_sgd"](batch_size=BATCH, steps=1, noise_multiplier=NOISE).stages(Layout.of(model)),
+                stages=settings.stages(Layout.of(model)),
                 source=per_sample_source(model, Layout.of(model)),
-                update=Sgd(theta),
+                update=settings.update(theta, variance=lambda: 0.0),
                 secret=SeededGenerator(0),
                 public=torch.Generator(),
                 probes=given,

@@ -11,7 +11,7 @@ from errors_helper import raises_code
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search_spaces.schedules import KINDS
+from search_spaces.schedules import INVERSE_TIMES, KINDS
 from trainables.engine.schedules import SCHEDULE_KEYS, ScheduleSettings, rate_factor
 from trainables.errors import HyperparameterError, TrainableError
 from trainables.hyperparameters import Hyperparameters, check_augmentation
@@ -36,6 +36,10 @@ def make(method: str = "composed", parameters: dict[str, Any] | None = None, **c
         ({"learning_rate": "0.1"}, "value-illegal"),
         ({"momentum": 1.0}, "value-illegal"),
         ({"momentum": 0.5, "optimizer": "adam"}, "momentum-with-adam"),
+        ({"momentum": 0.5, "optimizer": "adam_corrected"}, "momentum-with-adam"),
+        ({"adam_beta1": 0.5}, "optimizer-mismatch"),
+        ({"optimizer": "adam", "adam_noise_floor": 0.5}, "optimizer-mismatch"),
+        ({"optimizer": "adam_corrected", "adam_noise_floor": 0.0}, "value-illegal"),
         ({"clipping": "global"}, "value-illegal"),
         ({"augmentation": "flip", "augmentation_multiplicity": 2.0}, "value-illegal"),
         ({"augmentation_multiplicity": "x"}, "value-illegal"),
@@ -100,14 +104,14 @@ def test_a_misspelt_name_gets_the_nearest() -> None:
         warmup=st.floats(0, 0.99),
         step_factor=FRACTIONS,
         step_every=FRACTIONS,
-        inverse_time_decay=st.floats(0, 100),
+        inverse_time_decay=st.floats(0, 100) | st.sampled_from(INVERSE_TIMES),
         exponential_final=FRACTIONS,
         cosine_final=FRACTIONS,
     ),
     steps=st.integers(1, 60),
 )
 def test_schedules_rise_through_the_warm_up_and_then_fall(settings: ScheduleSettings, steps: int) -> None:
-    factors = [rate_factor(settings, step, steps) for step in range(steps)]
+    factors = [rate_factor(settings, step, steps, steps_per_epoch=3.5) for step in range(steps)]
     top = min(math.ceil(settings.warmup * steps), steps)
     assert all(0 < each <= 1 for each in factors)
     assert all(a < b for a, b in pairwise(factors[:top]))
@@ -123,10 +127,14 @@ def test_schedules_rise_through_the_warm_up_and_then_fall(settings: ScheduleSett
         (ScheduleSettings(kind="step", step_factor=0.1, step_every=0.5), [1, 1, 0.1, 0.1]),
         (ScheduleSettings(kind="step", step_factor=0.5, step_every=0.25), [1, 0.5, 0.25, 0.125]),
         (ScheduleSettings(kind="inverse_time", inverse_time_decay=4.0), [1, 1 / 2, 1 / 3, 1 / 4]),
+        (ScheduleSettings(kind="inverse_time", inverse_time_decay="per_step"), [1, 1 / 2, 1 / 3, 1 / 4]),
+        (ScheduleSettings(kind="inverse_time", inverse_time_decay="per_epoch"), [1, 1, 1 / 2, 1 / 3]),
         (ScheduleSettings(kind="exponential", exponential_final=1 / 16), [1, 1 / 2, 1 / 4, 1 / 8]),
         (ScheduleSettings(kind="cosine"), [1, (1 + 0.5**0.5) / 2, 0.5, (1 - 0.5**0.5) / 2]),
         (ScheduleSettings(kind="cosine", cosine_final=0.5, warmup=0.5), [1 / 3, 2 / 3, 1, 0.75]),
     ],
 )
 def test_schedules_by_hand(settings: ScheduleSettings, expected: list[float]) -> None:
-    assert [rate_factor(settings, step, 4) for step in range(4)] == pytest.approx(expected, rel=1e-12)
+    assert [rate_factor(settings, step, 4, steps_per_epoch=1.5) for step in range(4)] == pytest.approx(
+        expected, rel=1e-12
+    )

@@ -305,7 +305,7 @@ def test_mixed_precision_measures_what_it_sums() -> None:
         one = torch.zeros_like(gradients.group_norms())
         one[:, index] = 1.0
         rows.append(torch.zeros(layout.dimension, dtype=torch.float64))
-        gradients.add_weighted_sum(rows[-1], one, block=None)
+        gradients.add_weighted_sum(rows[-1], one, finite=torch.ones(len(y), dtype=torch.bool), block=None)
     found = torch.stack(rows)
     torch.testing.assert_close(gradients.group_norms(), expected_norms(found, layout), rtol=1e-5, atol=0.0)
     exact = by_autograd(model, layout, points, x, y, 1).double()

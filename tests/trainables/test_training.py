@@ -221,6 +221,7 @@ def test_the_source_checks_itself_on_inputs_that_are_public(
 VARIANTS = (
     {"parameters": {"schedule": "cosine"}, "momentum": 0.9},
     {"optimizer": "adam", "method": "dplis", "parameters": {"smoothing_samples": 2}},
+    {"optimizer": "adam_corrected", "method": "dp_lssgd", "parameters": {"adam_beta2": 0.9}},
     {"private": False, "noise_seed": 2},
     {"parameters": {"ema_decay": 0.9, "clipping": "automatic"}},
     {"parameters": {"schedule": "gen", "clipping": "automatic", "schedule.warmup": 0.2}, "momentum": 0.5},

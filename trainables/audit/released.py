@@ -61,6 +61,7 @@ def audit_release(randomiser: Randomiser, *, size: int, rows: int, delta: float)
         delta=delta,
         confidence=CONFIDENCE,
         epsilon_at_least=max(_bound(caught, wrong, delta), 0.0),
+        unexplained=None,
     )
 
 

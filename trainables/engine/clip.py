@@ -95,5 +95,5 @@ def clipped_sum(
             factors = factors.clone()
             factors[:, max(left, 0) :] = 0.0
         left -= norms.shape[1]
-        gradients.add_weighted_sum(total, factors, block=block)
+        gradients.add_weighted_sum(total, factors, finite=norms.isfinite().all(0), block=block)
     return torch.zeros_like(like) if total is None else total

@@ -72,17 +72,18 @@ class PerSampleGradients:
             squares[group] = squares[group] + square if group in squares else square
         return torch.stack([squares[group] for group in dict.fromkeys(self.layout.groups)]).sqrt()
 
-    def add_weighted_sum(self, total: Tensor, factors: Tensor, *, block: int | None) -> None:
+    def add_weighted_sum(self, total: Tensor, factors: Tensor, *, finite: Tensor, block: int | None) -> None:
         """Add Σ_i g_i to `total`, with each group of g_i multiplied by its factor.
 
         Args:
             total: shape (d,), float64 if `block` is None.
             factors: shape (G, B), float64. A sample with a factor of 0 adds 0, even if its gradient is NaN.
+            finite: whether the norms of a sample's groups are finite, shape (B,). If they are, so are the values whose
+                products are its gradient, and a factor of 0 makes them 0. The others must have a factor of 0.
             block: number of samples in a float32 block, or None for float64 (`trainables.engine.sums`).
         """
         of_group = dict(zip(dict.fromkeys(self.layout.groups), factors, strict=True))
-        usable = factors > 0
-        kept = None if bool(usable.all()) else usable.all(0)
+        kept = None if bool(finite.all()) else finite
         views = self.layout.views(total)
         for gradients, names in self.layers:
             sound = gradients if kept is None else gradients.masked(kept)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from trainables.engine.circulant import solve_into
+from trainables.engine.circulant import laplacian_eigenvalues, solve_into
 
 __all__ = ["LaplacianSmoothing", "Postprocess", "unchanged"]
 
@@ -36,6 +36,14 @@ class LaplacianSmoothing:
     sigma: float
     sizes: tuple[int, ...]
 
+    def variance_gains(self) -> tuple[tuple[int, float], ...]:
+        """Return (length, factor) of each segment: smoothing multiplies the variance of white noise by the factor.
+
+        It is β of the paper's Lemma 5: E‖A_σ⁻¹x‖² = d·β for x ~ N(0, I), the same for each coordinate of a segment.
+        """
+        gains = {size: _variance_gain(size, self.sigma) for size in set(self.sizes)}
+        return tuple((size, gains[size]) for size in self.sizes)
+
     def __call__(self, gradient: Tensor) -> Tensor:
         """Return the smoothed gradient, shape (d,)."""
         if self.sigma == 0:
@@ -46,3 +54,10 @@ class LaplacianSmoothing:
         for target, part in zip(torch.split(smoothed, sizes), torch.split(gradient, sizes), strict=True):
             solve_into(target, part, self.sigma)
         return smoothed
+
+
+def _variance_gain(size: int, sigma: float) -> float:
+    """Return β(σ, d) = (1/d) Σ_k 1 / (1 + 2σ - 2σ cos(2πk/d))², with the sum over k = 0, …, d - 1."""
+    squares = laplacian_eigenvalues(size, sigma).pow(-2)
+    once = squares[0] + (squares[-1] if size % 2 == 0 else 0.0)  # the other frequencies occur twice
+    return float(2 * squares.sum() - once) / size

@@ -38,7 +38,8 @@ class ScheduleSettings:
         warmup: fraction of all steps, in [0, 1), over which the rate first rises linearly to its full value.
         step_factor: factor in (0, 1] by which every drop multiplies the rate.
         step_every: steps between two drops, as a fraction of the steps after warm-up, in (0, 1].
-        inverse_time_decay: number a of at least 0. The rate at the end is the full rate divided by 1 + a.
+        inverse_time_decay: number of at least 0: the rate at the end is the full rate divided by 1 + this number. Or
+            'per_step' or 'per_epoch': the rate is divided by the number of the step or epoch, counted from 1.
         exponential_final: rate at the end divided by the full rate, in (0, 1].
         cosine_final: rate at the end divided by the full rate, in [0, 1].
         gen_probe_share: share of a step's squared privacy loss that the loss probes take, in (0, 1).
@@ -48,7 +49,7 @@ class ScheduleSettings:
     warmup: float = 0.0
     step_factor: float = 0.1
     step_every: float = 0.5
-    inverse_time_decay: float = 3.0
+    inverse_time_decay: float | str = 3.0
     exponential_final: float = 0.1
     cosine_final: float = 0.0
     gen_probe_share: float = PROBE_SHARE
@@ -91,13 +92,13 @@ def noise_split(noise_multiplier: float, *, probe_share: float | None) -> NoiseS
     return NoiseSplit(gradient=up / math.sqrt(1.0 - probe_share), probe=up / math.sqrt(probe_share))
 
 
-def rate_factor(settings: ScheduleSettings, step: int, total_steps: int) -> float:
+def rate_factor(settings: ScheduleSettings, step: int, total_steps: int, *, steps_per_epoch: float) -> float:
     """Return the factor in [0, 1] that multiplies the learning rate at `step`. Steps are counted from 0.
 
     With `gen`, it multiplies the rate that the probes set, and only warm-up changes it.
 
     Warm-up takes the first w = ceil(warmup · total_steps) steps, with the factor (step + 1) / (w + 1). After the
-    warm-up, the schedule starts with the factor 1.
+    warm-up, the schedule starts with the factor 1. `steps_per_epoch` is the PUBLIC 1 / sample_rate.
     """
     warmup_steps = math.ceil(settings.warmup * total_steps)
     if step < warmup_steps:
@@ -110,7 +111,10 @@ def rate_factor(settings: ScheduleSettings, step: int, total_steps: int) -> floa
             period = max(1, round(settings.step_every * steps))  # whole steps, so that rounding moves no drop
             return float(settings.step_factor ** (step // period))
         case "inverse_time":
-            return 1.0 / (1.0 + settings.inverse_time_decay * step / steps)
+            decay = settings.inverse_time_decay
+            if isinstance(decay, str):
+                return 1.0 / (1 + (step if decay == "per_step" else int(step / steps_per_epoch)))
+            return 1.0 / (1.0 + decay * step / steps)
         case "exponential":
             return float(settings.exponential_final ** (step / steps))
         case "cosine":

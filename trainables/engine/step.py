@@ -26,7 +26,7 @@ from trainables.engine.sums import blocks_for, full_float32
 from trainables.engine.update import Update, decoupled_decay
 from trainables.errors import GateError, HyperparameterError
 
-__all__ = ["Mechanism", "PrivateStep", "Stages"]
+__all__ = ["Mechanism", "PrivateStep", "Stages", "noise_variance"]
 
 _LEGAL: Final[Mapping[str, Limits | Words]] = {
     "sample_rate": Limits(high=1.0, low_open=True),
@@ -95,6 +95,8 @@ class Stages:
             (`trainables.engine.augmentation`). None for no augmentation.
         weight_decay_before_clipping: λ of g_i ← g_i + λθ.
         postprocess: function that is applied to the noised gradient.
+        variance_gains: (length, factor) of consecutive segments: `postprocess` multiplies the variance of the noise by
+            the factor. Empty if it does not change the noise.
         decoupled_weight_decay: λ of θ ← (1 - ηλ)θ - ηg̃.
     """
 
@@ -102,11 +104,26 @@ class Stages:
     augmentation: RandomViews | None = None
     weight_decay_before_clipping: float = 0.0
     postprocess: Postprocess = unchanged
+    variance_gains: tuple[tuple[int, float], ...] = ()
     decoupled_weight_decay: float = 0.0
 
     def objective_at(self, step: int) -> Objective:
         """Return the objective of the step that follows the first `step` steps."""
         return next(objective for start, objective in reversed(self.objectives) if start <= step)
+
+
+def noise_variance(mechanism: Mechanism, stages: Stages, *, like: Tensor) -> float | Tensor:
+    """Return the variance of the noise in the gradient that an update sees: one number, or one a coordinate, (d,).
+
+    It is public. `like` has the shape, dtype and device of θ.
+    """
+    b = mechanism.expected_batch_size
+    blocks = blocks_for(like.dtype, dimension=like.numel(), expected_batch_size=b)
+    variance = (mechanism.noise_scale * (1.0 + blocks.slack if blocks else 1.0) / b) ** 2
+    if not stages.variance_gains:
+        return variance
+    parts = [torch.full((size,), gain * variance, dtype=torch.float64) for size, gain in stages.variance_gains]
+    return torch.cat(parts).to(like)
 
 
 class PrivateStep:
@@ -264,7 +281,9 @@ class PrivateStep:
         full_float32()
         mechanism, stages = self.mechanism, self._stages
         b = mechanism.expected_batch_size
-        noise_in_theta = learning_rate * mechanism.noise_scale / b
+        # R is in units of the noise of one step, which the update may rescale.
+        signal = mechanism.max_grad_norm / theta.numel() ** 0.5
+        noise_in_theta = learning_rate * self._update.step_noise(noise=mechanism.noise_scale / b, signal=signal)
         objective = stages.objective_at(self.noise_draws)
         points = objective.points(theta, noise_scale=noise_in_theta, public=self._public)
         if stages.weight_decay_before_clipping:

@@ -1,14 +1,18 @@
-"""Updates of the parameters from the noised gradient: SGD with momentum, Adam, and decoupled weight decay."""
+"""Updates of the parameters from the noised gradient: SGD with momentum, Adam, Adam without the noise's share, decay.
+
+An update sees the noised gradient and public numbers only, so it costs no privacy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import hypot
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-__all__ = ["Adam", "Sgd", "Update", "decoupled_decay"]
+__all__ = ["Adam", "CorrectedAdam", "Sgd", "Update", "decoupled_decay"]
 
 
 class Update(Protocol):
@@ -16,6 +20,14 @@ class Update(Protocol):
 
     def direction(self, gradient: Tensor) -> Tensor:
         """Return the direction, shape (d,). The caller subtracts η times the direction from θ."""
+
+    def step_noise(self, *, noise: float, signal: float) -> float:
+        """Return about the standard deviation of the noise in a direction, per coordinate.
+
+        Args:
+            noise: standard deviation of the noise in the gradient, per coordinate.
+            signal: the largest root mean square of the gradient without noise.
+        """
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the state for a checkpoint."""
@@ -38,6 +50,11 @@ class Sgd:
         self._velocity = torch.add(gradient, self._velocity, alpha=self._momentum)
         return self._velocity
 
+    def step_noise(self, *, noise: float, signal: float) -> float:
+        """Return the noise of the gradient."""
+        del signal
+        return noise
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return the velocity. Without momentum, the state is empty."""
         return {} if self._velocity is None else {"velocity": self._velocity}
@@ -49,13 +66,17 @@ class Sgd:
 
 
 class Adam:
-    """Adam (Kingma & Ba 2015), with the constants of torch.optim.Adam."""
+    """Adam (Kingma & Ba 2015). The defaults are those of torch.optim.Adam.
 
-    MEAN_DECAY = 0.9
-    SQUARE_DECAY = 0.999
-    FLOOR = 1e-8
+    Args:
+        like: vector with the shape, dtype and device of θ.
+        beta1: decay of the mean, in [0, 1).
+        beta2: decay of the mean square, in [0, 1).
+        floor: number that is added to the root of the mean square.
+    """
 
-    def __init__(self, like: Tensor) -> None:
+    def __init__(self, like: Tensor, *, beta1: float = 0.9, beta2: float = 0.999, floor: float = 1e-8) -> None:
+        self._decays, self._floor = (beta1, beta2), floor
         self._mean = torch.zeros_like(like)
         self._square = torch.zeros_like(like)
         self._count = 0
@@ -63,11 +84,20 @@ class Adam:
     def direction(self, gradient: Tensor) -> Tensor:
         """Return the bias-corrected mean divided by the root of the bias-corrected mean square."""
         self._count += 1
-        self._mean = self.MEAN_DECAY * self._mean + (1 - self.MEAN_DECAY) * gradient
-        self._square = self.SQUARE_DECAY * self._square + (1 - self.SQUARE_DECAY) * gradient**2
-        mean = self._mean / (1 - self.MEAN_DECAY**self._count)
-        square = self._square / (1 - self.SQUARE_DECAY**self._count)
-        return mean / (square.sqrt() + self.FLOOR)
+        beta1, beta2 = self._decays
+        self._mean = beta1 * self._mean + (1 - beta1) * gradient
+        self._square = beta2 * self._square + (1 - beta2) * gradient**2
+        mean = self._mean / (1 - beta1**self._count)
+        square = self._square / (1 - beta2**self._count)
+        return mean / (self._second_moment(square).sqrt() + self._floor)
+
+    def _second_moment(self, square: Tensor) -> Tensor:
+        """Return the second moment by which the mean is divided, shape (d,)."""
+        return square
+
+    def step_noise(self, *, noise: float, signal: float) -> float:
+        """Return noise / √(noise² + signal²): Adam divides by the root of the mean square of the noised gradient."""
+        return noise / hypot(noise, signal) if noise else 0.0
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return both moments and the number of steps."""
@@ -78,6 +108,34 @@ class Adam:
         self._mean = state["mean"].to(self._mean)
         self._square = state["square"].to(self._square)
         self._count = int(state["count"])
+
+
+class CorrectedAdam(Adam):
+    """Adam without the noise's share in the second moment (DP-AdamBC, Tang, Shpilevskiy & Lecuyer 2024).
+
+    The mean square of a noised gradient is too large by the variance Φ of the noise, which is public. The direction is
+    m̂ / (√max(v̂ - Φ, κ²Φ) + floor). The paper's floor γ′ is κ²Φ here, so it needs no new value for another noise, clip
+    or batch size. Without noise, this is Adam.
+
+    Args:
+        like: vector with the shape, dtype and device of θ.
+        variance: Φ, the variance of the noise in a gradient after post-processing: one number, or one for each
+            coordinate, shape (d,).
+        noise_floor: κ, above 0.
+        **adam: arguments of `Adam`.
+    """
+
+    def __init__(self, like: Tensor, *, variance: float | Tensor, noise_floor: float, **adam: float) -> None:
+        super().__init__(like, **adam)
+        self._variance = torch.as_tensor(variance, dtype=like.dtype, device=like.device)
+        self._noise_floor = noise_floor
+
+    def _second_moment(self, square: Tensor) -> Tensor:
+        return torch.maximum(square - self._variance, self._noise_floor**2 * self._variance)
+
+    def step_noise(self, *, noise: float, signal: float) -> float:
+        """Return noise / √max(signal², κ²·noise²)."""
+        return noise / max(signal, self._noise_floor * noise) if noise else 0.0
 
 
 def decoupled_decay(theta: Tensor, direction: Tensor, *, learning_rate: float, weight_decay: float) -> Tensor:

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from search_spaces import PARAMETERS
+from search_spaces.spaces import can_be
 from trainables.checks import near_name_hint
 from trainables.engine.schedules import SCHEDULE_KEYS, ScheduleSettings
 from trainables.errors import HyperparameterError
@@ -24,6 +25,11 @@ METHODS: Final[Mapping[str, type[Hyperparameters]]] = {
 
 STEP_METHODS: Final = {name: kind for name, kind in METHODS.items() if not kind.on_release}
 """Methods that train by private steps on the records. The others train on a release (`trainables.release`)."""
+
+
+_ADAM_PARAMETERS: Final = frozenset(
+    name for name, each in PARAMETERS.items() if each.needs and each.needs[0] == "optimizer" and not each.of_trainable
+)
 
 
 def from_parameters(
@@ -43,7 +49,8 @@ def from_parameters(
     `momentum`, the argument of that name is ignored.
 
     Raises:
-        HyperparameterError: the method or a name is unknown, a name is in PRICED, or a value is illegal.
+        HyperparameterError: the method or a name is unknown, a name is in PRICED or of another optimizer, or a value is
+            illegal.
     """
     if method not in METHODS:
         hint = near_name_hint(method, METHODS) or f" The methods are {', '.join(METHODS)}."
@@ -52,6 +59,11 @@ def from_parameters(
     known = [each.name for each in fields(kind) if each.name not in PRICED]
     unknown = [name for name in parameters if name not in known and name not in SCHEDULE_KEYS]
     HyperparameterError.raise_any(_problem_of_name(name, method, known) for name in unknown)
+    chosen = parameters.get("optimizer", optimizer)
+    foreign = [name for name in parameters if name in _ADAM_PARAMETERS and not can_be(name, [chosen])]
+    HyperparameterError.raise_any(
+        ("optimizer-mismatch", f"`{name}` must not be set with the optimizer {chosen!r}.") for name in foreign
+    )
     values: dict[str, Any] = {"optimizer": optimizer, "momentum": momentum}
     values |= {
         name: Promotion.of(value) if isinstance(value, Mapping) and _is_promotable(name) else value

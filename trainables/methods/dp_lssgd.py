@@ -31,7 +31,8 @@ class DPLSSGD(Hyperparameters):
 
         sizes = layout.sizes if self.laplacian_scope == "layer" else (layout.dimension,)
         smoothing = LaplacianSmoothing(sigma=self.laplacian_sigma, sizes=sizes)
-        return replace(super().stages(layout), postprocess=smoothing)
+        gains = smoothing.variance_gains() if self.optimizer == "adam_corrected" and self.laplacian_sigma else ()
+        return replace(super().stages(layout), postprocess=smoothing, variance_gains=gains)
 
 
 METHOD = DPLSSGD

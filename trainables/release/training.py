@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from trainables import data
 from trainables.charge import Charge
 from trainables.engine.layout import Layout
 from trainables.engine.schedules import rate_factor
-from trainables.engine.update import Adam, Sgd, Update
+from trainables.engine.update import Update
 from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
 from trainables.methods import from_parameters
 from trainables.methods.input_perturbation import InputPerturbation
@@ -24,8 +23,10 @@ from trainables.models import build
 from trainables.release.draw import Release, unpacked
 from trainables.release.loss import debiased_cross_entropy, label_weights
 from trainables.rungs import writing_checkpoint
-from trainables.scoring import answers
+from trainables.scoring import answers, exact_scores
 from trainables.spec import TrainingSpec
+from trainables.start import read_start
+from trainables.tasks import CLASSIFICATION
 
 __all__ = ["ReleasedTraining", "first_linear", "read_release"]
 
@@ -98,7 +99,7 @@ class ReleasedTraining:
         if spec.threads is not None:
             torch.set_num_threads(spec.threads)
         about = data.info(spec.dataset)
-        self._classes = about.classes
+        self._outputs = about.outputs
         self._model = build(
             spec.model,
             input_shape=about.input_shape,
@@ -106,6 +107,8 @@ class ReleasedTraining:
             activation=spec.activation,
             normalization=spec.normalization,
             seed=spec.seed,
+            weights=None if spec.start is None else read_start(spec.start.path, sha256=spec.start.sha256).weights,
+            freeze=spec.freeze,
         )
         if found.feature_gain != 1:
             first_linear(self._model)
@@ -114,16 +117,15 @@ class ReleasedTraining:
         self._release = read_release(Path(spec.release), spec.release_sha256)
         self._inputs = self._release.x.reshape(-1, *about.input_shape)
         self._weights = label_weights(spec.labels_kept, about.classes)
-        self._update: Update = (
-            Adam(self._theta) if found.optimizer == "adam" else Sgd(self._theta, momentum=found.momentum)
-        )
+        self._update: Update = found.update(self._theta, variance=lambda: 0.0)  # the steps have no noise of their own
         self._public = torch.Generator().manual_seed(spec.seed)
 
     @property
     def learning_rate(self) -> float:
         """Scheduled learning rate of the next step."""
         settings, steps = self._hyperparameters.schedule, self._hyperparameters.steps
-        return self._hyperparameters.learning_rate * rate_factor(settings, min(self.step, steps - 1), steps)
+        factor = rate_factor(settings, min(self.step, steps - 1), steps, steps_per_epoch=1 / self.spec.sample_rate)
+        return self._hyperparameters.learning_rate * factor
 
     @property
     def model(self) -> nn.Module:
@@ -170,13 +172,13 @@ class ReleasedTraining:
         )
         if len(inputs) == 0:
             raise DatasetError("split-empty", f"The {split} split has no records. Raise dataset.validation.fraction.")
-        correct, loss = 0, 0.0
-        for logits, y in answers(self.model, inputs, targets, classes=self._classes):
-            correct += int((logits.argmax(1) == y).sum())
-            loss += float(nn.functional.cross_entropy(logits, y, reduction="sum"))
-        if not (isfinite(loss) and bool(self._theta.isfinite().all())):
-            return {f"{split}_accuracy": nan, f"{split}_loss": nan}
-        return {f"{split}_accuracy": correct / len(inputs), f"{split}_loss": loss / len(inputs)}
+        return exact_scores(
+            answers(self.model, inputs, targets, outputs=self._outputs),
+            split=split,
+            task=CLASSIFICATION,
+            metric=self.spec.metric,
+            finite=bool(self._theta.isfinite().all()),
+        )
 
     def save(self, path: Path) -> None:
         """Write the state atomically, readable by the owner only. Raise InfrastructureError if it cannot be written."""

@@ -55,6 +55,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "rungs, or a list of increasing fractions of the trial's steps. The last fraction must be 1.",
         "domain-outside-space": "This key takes a single value. To search over a range or several values, write them "
         "under `search.space`.",
+        "auto-decides": "`accounting: auto` chooses between a committed run, fewer whole runs, a sealed search, a "
+        "public proxy and no search, and plans the noise. A key that belongs to one of them contradicts it.",
         "commit-needs-composition": "A committed run follows trials whose scores are seen, so it needs `accounting: "
         "composition`. A sealed search hides its trials, and a public search already ends with one charged run.",
         "commit-with-full-runs": "`search.commit` and `search.full_runs` are two ways to plan one budget, and are not "
@@ -84,7 +86,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "protected. Remove the key, or write `protected: true`.",
         "validation-budget-too-large": "Protected scores cannot have a larger ε or δ than the whole search.",
         "validation-empty": "For protected scores, the public number of validation records must be at least 1.",
-        "metric-not-protectable": "Only accuracies can be protected, because one record can change a loss arbitrarily.",
+        "metric-not-protectable": "Only an accuracy can be protected: one record moves its count by at most 1. "
+        "For other scores no bound is stated. Write validation_accuracy, or `protected: false`.",
         "batch-norm-refused": "BatchNorm mixes the records of a batch before clipping, so nothing bounds the influence "
         "of one record. Use group normalization, or no normalization.",
         "batches-not-poisson": "The accounting holds only if every batch is a Poisson sample. Shuffled or fixed-size "
@@ -113,7 +116,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "metric-unknown": "No metric has this name.",
         "metric-not-validation": "A search may use validation scores only. The test set is scored once, at export. "
         "Scores on training records would reveal facts about them.",
-        "metric-direction": "An accuracy must be maximised, and a loss must be minimised.",
+        "metric-direction": "An accuracy or AUC must be maximised, and a loss or perplexity must be minimised.",
         "full-runs-above-trials": "`search.full_runs` is the number of whole runs of steps that all trials take "
         "together. Write at most `search.trials`, or auto.",
         "full-runs-needs-composition": "Only an open, private search charges steps rung by rung. Remove "
@@ -145,8 +148,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "runs-without-selection": "The distribution of the number of runs applies to `accounting: selection` only.",
         "run-law-unproved": "If the sampler depends on scores, no price is proved for this distribution of the number "
         "of runs. Use `geometric`, or the sampler `random`.",
-        "public-data-unused": "A public data set is used with `accounting: public` only. Remove `search.public`, or "
-        "choose that mode.",
+        "public-data-unused": "A public data set is used with `accounting: public`, or as the proxy of an open search "
+        "with the sampler `surrogate`. Remove `search.public`, or choose one of the two.",
+        "public-trials-given-twice": "All trials of a search with `accounting: public` are on the public records, and "
+        "`search.trials` is their number.",
         "public-data-missing": "`accounting: public` needs a public data set. Name it in `search.public`.",
         "public-data-incomplete": "To use your own public records, give a path, a public size, and a name that no "
         "other data set uses.",

@@ -13,6 +13,8 @@ from search_spaces import Domain, SearchSpace, parse_space
 from trainables.data import DatasetRequest, data_folder, public_train_size
 from tuner.errors import InputError
 from tuner.experiment.sections import (
+    AUTO,
+    ChosenSection,
     DatasetSection,
     ExportedFromSection,
     PrivacySection,
@@ -88,6 +90,7 @@ class Experiment(Section):
     storage: Word = "runs/"
     ledger: Annotated[Word, AfterValidator(_the_shared_ledger)] = Field(default_factory=_default_ledger)
     exported_from: ExportedFromSection | None = None
+    chosen_by_auto: ChosenSection | None = None
 
     @model_validator(mode="after")
     def _fill_computed_defaults(self) -> Experiment:
@@ -101,7 +104,7 @@ class Experiment(Section):
     @cached_property
     def space(self) -> SearchSpace:
         """The parsed search space. For a loaded experiment, `with_space` has already set this property."""
-        return parse_space(self.search.space, method=self.trainable.method)
+        return parse_space(self.search.space, method=self.trainable.method, optimizer=self.trainable.optimizer)
 
     def with_space(self, space: SearchSpace) -> Experiment:
         """Return a copy of this experiment with the given search space.
@@ -117,9 +120,25 @@ class Experiment(Section):
         return resolved
 
     @property
+    def is_auto(self) -> bool:
+        """Whether the accounting is still to be chosen (`tuner.plan.comparison.choose`). Then `space` is as written."""
+        return self.privacy.accounting == AUTO
+
+    @property
     def mode(self) -> Mode:
         """The accounting mode. The gates have checked that it is known."""
         return MODES[self.privacy.accounting]
+
+    @property
+    def has_proxy(self) -> bool:
+        """Whether the charged search has a public proxy, which is searched first and is a prior of the surrogate."""
+        return self.search.public is not None and not self.mode.searches_public
+
+    @property
+    def activations(self) -> tuple[str, ...]:
+        """Activations that a trial may have."""
+        domain = dict(self.space.parameters).get("activation")
+        return (self.trainable.activation,) if domain is None else tuple(str(word) for word in domain.grid(1))
 
     @property
     def mode_or_default(self) -> Mode:
@@ -145,10 +164,11 @@ class Experiment(Section):
             validation_fraction=dataset.validation.fraction,
             split_seed=dataset.validation.split_seed,
             blocks=dataset.block or (),
+            task=self.trainable.task,
         )
 
     def public_request(self, data_dir: str | None = None) -> DatasetRequest:
-        """Return the request for the PUBLIC records of ``accounting: public``. They are split like private records.
+        """Return the request for the PUBLIC records of ``search.public``. They are split like private records.
 
         Raises:
             InputError: the experiment has no public records.
@@ -163,6 +183,7 @@ class Experiment(Section):
             public_size=declared.public_size,
             validation_fraction=self.dataset.validation.fraction,
             split_seed=self.dataset.validation.split_seed,
+            task=self.trainable.task,
         )
 
     def with_noise(self, noise_multiplier: float) -> Experiment:
@@ -184,6 +205,11 @@ class Experiment(Section):
             found.append(
                 f"privacy.delta {self.privacy.delta:g} is above n^-1.1 = {size**-1.1:.2g} for n = {size}"
                 f"{' users' if self.privacy.unit == 'user' else ''}: a smaller delta gives a stronger guarantee"
+            )
+        if self.trainable.start is not None:
+            found.append(
+                "the claim takes the word of this file that the weights of trainable.start are public: no record of "
+                "this search was used for them"
             )
         if not self.privacy.private:
             found.append(

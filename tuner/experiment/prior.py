@@ -6,20 +6,24 @@ module fills in. No claim uses the estimate.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import erfc, exp, log1p, sqrt
 from statistics import median_low
 from typing import Final
 
 from search_spaces import PARAMETERS, DomainError, Fixed, parse_domain
 from search_spaces.domains import is_number
+from search_spaces.optimizers import NOISE_FLOOR, OPTIMIZER, SGD
 from search_spaces.prior import Recommended, Setting, recommend
 from trainables.data import info, public_train_size
 from trainables.errors import DatasetError
 from trainables.model_sizes import dimension_of, family_of
+from trainables.tasks import outputs_of
 from tuner.experiment.model import Experiment
+from tuner.experiment.sections import AUTO
 
-__all__ = ["ONE_RUN", "estimated_noise", "recommended", "with_prior"]
+__all__ = ["ONE_RUN", "estimated_noise", "optimizers_of", "recommended", "with_prior"]
 
 ONE_RUN: Final[Mapping[str, object]] = {"learning_rate": "default", "max_grad_norm": "default"}
 """Space of a file with one trial and no space: one run at the recommended values."""
@@ -31,34 +35,80 @@ _LEAST_FACTOR: Final = (
     3.0  # a default domain reaches from the median divided by this to the median times this, or wider
 )
 _SPREADS: Final = 2.0
-_RUNS: Final = {"selection": 4.0, "public": 1.0}  # runs whose composition needs about the noise of this mode
+_PUBLISHED: Final = {"sgd": 0.15, "adam": 1e-3}  # rates of the DP-LSSGD paper, for a convolutional network
+_RUNS: Final = {"selection": 4.0, "public": 1.0, AUTO: 1.0}  # runs whose composition needs about the noise of this mode
+
+
+@dataclass(frozen=True)
+class _Range:
+    """Range of a default domain, and the value of a single trial."""
+
+    low: float
+    median: float
+    high: float
+
+    @classmethod
+    def around(cls, found: Recommended, reached: float | None) -> _Range:
+        """Return the range around a recommended value that also contains `reached`."""
+        factor = max(_LEAST_FACTOR, exp(_SPREADS * found.spread))
+        low, high = found.value / factor, found.value * factor
+        return (
+            cls(low, found.value, high) if reached is None else cls(min(low, reached), found.value, max(high, reached))
+        )
 
 
 def with_prior(raw: Mapping[str, object], experiment: Experiment) -> dict[str, object]:
     """Return a file's space with the prior's domain in place of each word ``default`` that the prior knows.
 
     If there is only one trial, the value is the prior's median. Nothing changes where the prior knows too little, for
-    example because the data set is unknown, which a gate reports.
+    example because the data set is unknown, which a gate reports. If the optimizer is searched, the domain contains the
+    domains of all its options.
     """
     names = {alias: name for name in _FILLED for alias in (name, *PARAMETERS[name].aliases)}
     wanted = [key for key, value in raw.items() if value == "default" and names.get(key) is not None]
-    found = recommended(raw, experiment) if wanted else {}
     one = experiment.search.trials == 1
+    found = [_found(raw, experiment, each) for each in optimizers_of(raw, experiment)] if wanted else []
     return {
-        key: _value(found[names[key]], one=one) if key in wanted and names[key] in found else value
+        key: _value([each[names[key]] for each in found], one=one)
+        if key in wanted and all(names[key] in each for each in found)
+        else value
         for key, value in raw.items()
     }
 
 
+def optimizers_of(raw: Mapping[str, object], experiment: Experiment) -> tuple[str, ...]:
+    """Return the optimizers that a trial may have. Those that do not exist are left out; a gate reports them."""
+    if "optimizer" not in raw:
+        return (experiment.trainable.optimizer,)
+    try:
+        domain = OPTIMIZER.default if raw["optimizer"] == "default" else parse_domain(raw["optimizer"])
+        OPTIMIZER.check(domain)
+    except DomainError:
+        return (experiment.trainable.optimizer,)
+    return tuple(str(word) for word in domain.grid(1))
+
+
+def _found(raw: Mapping[str, object], experiment: Experiment, optimizer: str) -> dict[str, _Range]:
+    """Return the ranges of the parameters that the prior fills in, with this optimizer."""
+    known = recommended(raw, experiment, optimizer=optimizer)
+    linear = family_of(experiment.trainable.model) == "linear"  # it was measured for each optimizer
+    reached = {} if linear or optimizer not in _PUBLISHED else {"learning_rate": _PUBLISHED[optimizer]}
+    return {name: _Range.around(known[name], reached.get(name)) for name in _FILLED if name in known}
+
+
 def recommended(
-    raw: Mapping[str, object], experiment: Experiment, *, without: str | None = None
+    raw: Mapping[str, object], experiment: Experiment, *, without: str | None = None, optimizer: str | None = None
 ) -> dict[str, Recommended]:
     """Return the prior of an experiment with this space by name, or nothing if its size is not known.
 
-    `without` names a data set of the prior whose measurements are left out, to judge the prior on it.
+    `without` names a data set of the prior whose measurements are left out, to judge the prior on it. `optimizer` is
+    that of the trials; None takes the first one of the space.
     """
     if experiment.mode_or_default.on_release:
         return {}  # the prior was measured for private steps
+    optimizer = optimizer or optimizers_of(raw, experiment)[0]
+    usually = {"momentum": experiment.trainable.momentum if optimizer == SGD else 0.0}
+    usually |= {"adam_noise_floor": NOISE_FLOOR}
     try:
         request = experiment.dataset_request()
         size = public_train_size(request)
@@ -72,13 +122,18 @@ def recommended(
             train_size=size,
             dimension=None
             if shape is None
-            else dimension_of(experiment.trainable.model, input_shape=shape, classes=classes),
+            else dimension_of(
+                experiment.trainable.model,
+                input_shape=shape,
+                classes=outputs_of(experiment.trainable.task, classes),
+                frozen=experiment.trainable.freeze,
+            ),
             classes=classes,
             family=family_of(experiment.trainable.model),
             method=experiment.trainable.method,
-            optimizer=experiment.trainable.optimizer,
+            optimizer=optimizer,
         )
-        given = {"momentum": experiment.trainable.momentum}
+        given = {name: _middle(raw, name, usual) for name, usual in usually.items()}
         if "default" not in (raw.get("max_grad_norm"), raw.get("C")):
             given["max_grad_norm"] = _middle(raw, "max_grad_norm", 1.0)
         return recommend(setting, given=given, without=without)
@@ -152,11 +207,11 @@ def _undeclared(value: object) -> object:
     return {key: each for key, each in value.items() if key != "unimodal"} if isinstance(value, Mapping) else value
 
 
-def _value(found: Recommended, *, one: bool) -> object:
+def _value(found: Sequence[_Range], *, one: bool) -> object:
+    """Return the range from the lowest to the highest end, or one value for one trial."""
     if one:
-        return _rounded(found.value)
-    factor = max(_LEAST_FACTOR, exp(_SPREADS * found.spread))
-    return {"log_uniform": [_rounded(found.value / factor), _rounded(found.value * factor)]}
+        return _rounded(found[0].median)
+    return {"log_uniform": [_rounded(min(each.low for each in found)), _rounded(max(each.high for each in found))]}
 
 
 def _rounded(value: float) -> float:

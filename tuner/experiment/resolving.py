@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import MISSING, fields
 
-from search_spaces import Domain, Fixed, Scalar, SearchSpace, method_parameters
-from search_spaces.schedules import kind_of
+from search_spaces import PARAMETERS, Domain, Fixed, Scalar, SearchSpace, method_parameters
+from search_spaces.spaces import can_be, owner_of
 from trainables.engine.schedules import SCHEDULE_KEYS, ScheduleSettings
 from trainables.methods import METHODS
+from tuner.experiment.sections import TrainableSection
 
 __all__ = ["hyperparameter_defaults", "with_defaults"]
 
@@ -15,17 +16,19 @@ __all__ = ["hyperparameter_defaults", "with_defaults"]
 def with_defaults(space: SearchSpace, *, method: str) -> SearchSpace:
     """Return `space` with every missing parameter of the method added at its default value.
 
-    Parameters of a learning-rate schedule are added only for the kinds of schedule that a trial may have.
+    Parameters of a schedule or an optimizer are added only if a trial may have that schedule or optimizer. Those that
+    the section `trainable` has for all trials are not added.
     """
     named = dict(space.parameters)
     defaults = hyperparameter_defaults(method)
-    kinds = named.get("schedule", Fixed(defaults["schedule"])).grid(1)
+    usual = {"schedule": Fixed(defaults["schedule"]), "optimizer": Fixed(space.optimizer)}
     left_out: dict[str, Domain] = {
         name: Fixed(value)
         for name, value in defaults.items()
-        if name not in named and (kind_of(name) is None or kind_of(name) in kinds)
+        if name not in named and not PARAMETERS[name].of_trainable
+        if (owner := owner_of(name)) is None or can_be(name, named.get(owner, usual[owner]).grid(1))
     }
-    return SearchSpace.of(named | left_out, unimodal=space.unimodal)
+    return SearchSpace.of(named | left_out, unimodal=space.unimodal, optimizer=space.optimizer)
 
 
 def hyperparameter_defaults(method: str) -> dict[str, Scalar]:
@@ -33,5 +36,6 @@ def hyperparameter_defaults(method: str) -> dict[str, Scalar]:
     settings = ScheduleSettings()
     values = {each.name: each.default for each in fields(METHODS[method]) if each.default is not MISSING}
     values["schedule"] = settings.kind
+    values["activation"] = TrainableSection.model_fields["activation"].default
     values |= {key: getattr(settings, name) for key, (_, name) in SCHEDULE_KEYS.items()}
     return {name: values[name] for name, parameter in method_parameters(method).items() if not parameter.priced}

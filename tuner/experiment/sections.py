@@ -13,6 +13,7 @@ from tuner.experiment.values import (
     Finite,
     Fraction,
     FullRuns,
+    Names,
     Noise,
     Order,
     Positive,
@@ -30,22 +31,30 @@ from tuner.study.types import WhenSure
 from tuner.study.unimodal.options import component
 
 __all__ = [
+    "AUTO",
+    "ChosenSection",
     "CommitSection",
     "Component",
     "DatasetSection",
     "ExportedFromSection",
     "MetricSection",
     "PrivacySection",
+    "PublicSection",
     "RecordsSection",
     "ReleaseSection",
     "ResourcesSection",
     "RunsSection",
     "SearchSection",
     "Section",
+    "StartSection",
     "TrackingSection",
     "TrainableSection",
     "ValidationSection",
 ]
+
+
+AUTO = "auto"
+"""Word at `privacy.accounting` with which the plan chooses how to search. It is replaced before a sweep starts."""
 
 
 class Section(BaseModel):
@@ -81,6 +90,18 @@ class ExportedFromSection(Section):
     head: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
+class ChosenSection(Section):
+    """What `accounting: auto` chose, and why. The choice follows from public facts. `tune run` writes this section.
+
+    Attributes:
+        candidate: the chosen way to search.
+        reason: one sentence.
+    """
+
+    candidate: Word
+    reason: Word
+
+
 class ValidationSection(Section):
     """Validation records, on which trials are scored. Protected scores have noise and their own budget."""
 
@@ -100,6 +121,12 @@ class RecordsSection(Section):
     public_size: Count | None = None
 
 
+class PublicSection(RecordsSection):
+    """Public records, and the number of trials on them for a charged search; null for as many as `search.trials`."""
+
+    trials: Count | None = None
+
+
 class DatasetSection(RecordsSection):
     """Private records and their split. `public_size` and `public_users` must be PUBLIC numbers.
 
@@ -116,14 +143,42 @@ class DatasetSection(RecordsSection):
     validation: ValidationSection = ValidationSection()
 
 
+class StartSection(Section):
+    """Weights from which every training starts. They must be PUBLIC, and the file must say so.
+
+    Attributes:
+        path: path of a safetensors file.
+        public: declaration that no record of the search was used for the weights.
+        sha256: hash of the file. Without it, the resolved file has the hash that was found.
+    """
+
+    path: Word
+    public: bool = False
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
+def _start(value: object) -> object:
+    """Refuse a bare path, which does not say that the weights are public."""
+    if isinstance(value, str):
+        rule = "must say that the weights are public, which means that no record of this search was used for them"
+        raise broken("start-not-declared", rule, f"Write {{path: {value}, public: true}} if that is so.")
+    return value
+
+
 class TrainableSection(Section):
-    """Training settings of every trial. The sample rate is `batch_size` / the public number of records (or users)."""
+    """Training settings of every trial. The sample rate is `batch_size` / the public number of records (or users).
+
+    `freeze` are names of layers that are not trained.
+    """
 
     method: Word
+    task: Literal["classification", "binary", "regression"] = "classification"
     model: Word = "logistic_regression"
+    start: Annotated[StartSection | None, BeforeValidator(_start)] = None
+    freeze: Names = ()
     activation: Word = "relu"
     normalization: Word = "none"
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: Literal["sgd", "adam", "adam_corrected"] = "sgd"
     momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
     precision: Literal["float32", "bfloat16"] = "float32"
     batch_size: Annotated[Count, one_value("batch_size")] = 256
@@ -176,7 +231,8 @@ class PrivacySection(Section):
         unit: protected unit, which is one record or all records of one user.
         accounting: accounting mode. `composition` shows all trials. `selection` is a sealed search, which shows only
             the winner. `public` searches on public data and then trains once on the private records. `release`
-            charges one noisy copy of the records, on which any number of trials train.
+            charges one noisy copy of the records, on which any number of trials train. `auto` takes what
+            is expected to cost the least accuracy (`tuner.plan.comparison`).
         cap: filter for `composition`. auto chooses the tightest filter that the search space allows.
         order: Rényi order of the fixed_order filter. auto chooses the best order for the plan.
         noise_multiplier: a number or a domain to search. auto chooses the smallest noise with which the planned trials
@@ -228,7 +284,7 @@ class CommitSection(Section):
             the last checkpoint of the best trial.
     """
 
-    share: Fraction = 0.1
+    share: Fraction = 0.05
     length: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.25
     start: Literal["scratch", "best_trial"] = "scratch"
 
@@ -248,7 +304,8 @@ class SearchSection(Section):
 
     With `commit`, the trials are short and noisy, and one run with the chosen configuration follows and is released.
 
-    `public` names the PUBLIC records of a search with `accounting: public`.
+    `public` names the PUBLIC records of a search with `accounting: public`, or those on which a charged search with the
+    sampler `surrogate` searches first, at no cost.
 
     `when_sure` says what happens when a complete trial is very probably near the best possible one: `go_on` continues
     the search, `stop` ends it and saves the remaining budget, and `replicate` repeats the best two configurations.
@@ -264,7 +321,7 @@ class SearchSection(Section):
     rungs: Rungs = 5
     space: dict[str, Any] = {}
     metric: MetricSection = MetricSection()
-    public: RecordsSection | None = None
+    public: PublicSection | None = None
     when_sure: WhenSure = "go_on"
     commit: Annotated[CommitSection | None, BeforeValidator(_commit)] = None
 

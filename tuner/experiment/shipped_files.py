@@ -29,26 +29,27 @@ dataset:
   # public_size: 10000                #   PUBLIC number of training records, for the sample rate
   validation: {{fraction: 0.1, protected: false}}   # their scores are outside the guarantee
 trainable:
-  method: dplis                       # dp_sgd, dp_lssgd, dplis, dp_weight_decay, composed
+  method: dp_lssgd                    # dp_sgd, dp_lssgd, dplis, dp_weight_decay, composed
   model: mlp_64
   activation: relu                    # relu, tanh
-  optimizer: sgd                      # sgd, adam
+  optimizer: sgd                      # sgd, adam, adam_corrected
   batch_size: 256                     # EXPECTED size: batches are Poisson samples
   epochs: 10
 privacy:
   epsilon: 4.0                        # of the WHOLE search, never exceeded
   delta: 1e-5                         # must be below 1/n
-  noise_multiplier: auto              # the smallest with which all trials fit, or a number
+  accounting: auto                    # `tune plan` says how it searches; or composition, selection, public
+  noise_multiplier: auto              # the smallest with which all that is planned fits
 search:
-  trials: 8
-  sampler: tpe                        # tpe, random, grid, gp, unimodal
-  pruner: median                      # none, median, asha, unimodal, …: a stopped trial saves budget
-  rungs: 5                            # reports of a trial, or the fractions of its steps
+  trials: 12
+  # commit: 0.1                       # of composition: cheap trials, then one run with nine tenths of the budget
+  sampler: tpe                        # surrogate, tpe, random, grid, gp, unimodal
+  pruner: none                        # none, median, asha, unimodal, …
+  rungs: 3                            # reports of a trial, or the fractions of its steps
   space:                              # a number, `default`, or {{uniform: [a, b]}}, {{log_uniform: …}}, {{choice: […]}}
-    smoothing_radius: {{log_uniform: [1, 40]}}
-    smoothing_samples: 3              # K; {{promote: [1, 3]}} raises it within a trial
     learning_rate: default            # around what the shipped prior recommends for this noise; docs/prior.md
-    schedule: {{choice: [constant, cosine]}}
+    max_grad_norm: default
+    laplacian_sigma: {{uniform: [0, 3]}}
   metric: {{name: validation_accuracy, mode: max}}
 resources: {{concurrent_trials: 2, cpus_per_trial: 1, gpus_per_trial: 0}}
 tracking: {{uri: "sqlite:///runs/mlflow.db"}}

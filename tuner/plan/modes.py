@@ -68,19 +68,37 @@ class SealedFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class PublicData:
-    """Public facts about the public records of a search."""
+    """Public facts about the public records of a search.
+
+    Attributes:
+        proxy_trials: number of trials on them before a charged search; None in public mode.
+    """
 
     name: str
     train_size: int
     sample_rate: float
+    proxy_trials: int | None = None
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> PublicData:
+        """Return the facts about the public records that an experiment declares."""
+        request = experiment.public_request()
+        size, declared = public_train_size(request), experiment.search.public
+        asked = None if declared is None else declared.trials
+        return cls(
+            name=request.name,
+            train_size=size,
+            sample_rate=experiment.trainable.batch_size / size,
+            proxy_trials=(asked or experiment.search.trials) if experiment.has_proxy else None,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedMode:
     """The filter of a search.
 
-    `commit` is set if a committed run follows, `selection` for a sealed search, `public` for a search on public
-    records, and `rung_wise` for a search that reserves rung by rung.
+    `commit` is set if a committed run follows, `selection` for a sealed search, `public` if public records are
+    searched, and `rung_wise` for a search that reserves rung by rung.
     """
 
     chosen: ChosenFilter
@@ -122,14 +140,14 @@ class ScorePlan:
 
 
 def _plan_composition(experiment: Experiment, choices: Choices) -> PlannedMode:
-    asked = experiment.search.commit
+    asked, public = experiment.search.commit, PublicData.of(experiment) if experiment.has_proxy else None
     if asked is not None:
         filter, choices, commit = plan_commit(experiment, asked, choices)
         reason = "the trials and the committed run each have a noise and a quota of steps, and both quotas are composed"
-        return PlannedMode(chosen=ChosenFilter(filter, choices, reason), commit=commit)
+        return PlannedMode(chosen=ChosenFilter(filter, choices, reason), commit=commit, public=public)
     found = planned_runs(experiment, choices)
     runs = experiment.search.trials if found is None else found.full_runs
-    return PlannedMode(chosen=compose(choices, runs, experiment.privacy), rung_wise=found)
+    return PlannedMode(chosen=compose(choices, runs, experiment.privacy), rung_wise=found, public=public)
 
 
 def _plan_sealed(experiment: Experiment, choices: Choices) -> PlannedMode:
@@ -182,10 +200,7 @@ def _plan_public(experiment: Experiment, choices: Choices) -> PlannedMode:
     """
     filter, choices = total_steps(choices, 1, experiment.privacy)
     reason = "the search on public records costs nothing; only one private run follows"
-    request = experiment.public_request()
-    size = public_train_size(request)
-    public = PublicData(name=request.name, train_size=size, sample_rate=experiment.trainable.batch_size / size)
-    return PlannedMode(chosen=ChosenFilter(filter, choices, reason), public=public)
+    return PlannedMode(chosen=ChosenFilter(filter, choices, reason), public=PublicData.of(experiment))
 
 
 def _plan_release(experiment: Experiment, choices: Choices) -> PlannedMode:

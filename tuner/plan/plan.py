@@ -74,7 +74,7 @@ class Plan:
     commit: CommitPlan | None  # the committed run; None if the best trial is released
     validation: ScorePlan | None  # the protected scores; None if scores are outside the guarantee
     selection: SealedFacts | None  # only of a sealed search
-    public: PublicData | None  # only of a public search
+    public: PublicData | None  # only of a search with public records
 
     @property
     def mechanism(self) -> SampledGaussian:

@@ -34,6 +34,9 @@ class ModeRows:
 
 
 def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
+    if plan.public is not None and plan.public.proxy_trials is not None:
+        where = f"{plan.public.name} ({plan.public.train_size} training records, declared public)"
+        yield "first on", f"{where}: {plural(plan.public.proxy_trials, 'trial')}, nothing charged"
     least, most = plan.trials_that_fit, plan.trials_at_most
     fit = f"{least}" if most is None else f"{least} to {most}, depending on their parameters,"
     if plan.rung_wise is None:

@@ -15,6 +15,7 @@ from tuner.privacy.accountant.filters import OneRelease
 from tuner.study.promotion import each_level
 from tuner.sweep.identity import admit_open_use
 from tuner.sweep.preflight import ReadySearch, build_model, check_model, prepare, running_own_model
+from tuner.sweep.start_weights import start_file
 from tuner.sweep.trial_spec import training_spec
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ def audit_command(
     that everyone may see, these take the place of the made-up records, if the ledger admits them.
 
     Returns:
-        The values of `tune audit --json`. "ok" is False if the bound exceeds the claim, or a record moved a clipped sum
-        further than the clipping norm.
+        The values of `tune audit --json`. "ok" is False if the bound exceeds the claim, a record moved a clipped sum
+        further than the clipping norm, or the weights do not follow from the noised gradients.
 
     Raises:
         InputError: the file has problems, its search is not private, or its inputs are too small for an audit.
@@ -67,7 +68,7 @@ def audit_command(
     if public is not None:
         records = _public_records(prepared, public, most=canaries)
     else:
-        records = one_hot_canaries(input_shape=about.input_shape, classes=about.classes, most=canaries)
+        records = one_hot_canaries(input_shape=about.input_shape, classes=about.classes, most=canaries, task=about.task)
     if len(records) < _FEWEST and public is not None:
         raise InputError(
             "audit-too-few-canaries",
@@ -85,7 +86,11 @@ def audit_command(
     spec = training_spec(prepared.experiment, prepared.request, plan, parameters=parameters, number=0)
     with tempfile.TemporaryDirectory() as folder, running_own_model(prepared):
         request = canary_request(
-            Path(folder), input_shape=about.input_shape, classes=about.classes, public_size=len(records) // 2
+            Path(folder),
+            input_shape=about.input_shape,
+            classes=about.classes,
+            public_size=len(records) // 2,
+            task=about.task,
         )
         spec = replace(
             spec,
@@ -111,7 +116,7 @@ def audit_command(
         "claim": {"epsilon": claim, "delta": plan.delta, "unit": "record"},
         "canaries": asdict(found),
         "sensitivity": moved,
-        "ok": bool(found.epsilon_at_least <= claim and moved["largest_ratio"] <= 1),
+        "ok": bool(found.epsilon_at_least <= claim and moved["largest_ratio"] <= 1 and not found.unexplained),
     }
 
 
@@ -145,7 +150,9 @@ def _public_records(prepared: ReadySearch, file: str, *, most: int) -> Canaries:
     from trainables.data import check_present, info, load_records
 
     path = str(Path(file).absolute())
-    request = DatasetRequest(name="audit-public", path=path, public_size=1, validation_fraction=0.0)
+    request = DatasetRequest(
+        name="audit-public", path=path, public_size=1, validation_fraction=0.0, task=prepared.about.task
+    )
     check_present(request)
     known, about = info(request), prepared.about
     if (known.input_shape, known.classes) != (about.input_shape, about.classes):
@@ -172,10 +179,23 @@ def _sensitivity(prepared: ReadySearch, parameters: dict[str, object]) -> dict[s
 
     experiment, about = prepared.experiment, prepared.about
     trainable, users = experiment.trainable, prepared.request.unit == "user"
-    module = build_model(experiment, input_shape=about.input_shape, classes=about.classes)
-    source = gradient_source(module, Layout.of(module), about.input_shape, precision=trainable.precision)
+    activation = str(parameters.get("activation", trainable.activation))
+    start = start_file(experiment)
+    module = build_model(
+        experiment,
+        input_shape=about.input_shape,
+        classes=about.outputs,
+        activation=activation,
+        weights=None if start is None else start.weights,
+    )
+    source = gradient_source(
+        module, Layout.of(module), about.input_shape, precision=trainable.precision, task=about.task
+    )
     free = {name: value for name, value in parameters.items() if name not in prepared.plan.priced}
-    settings = from_parameters(trainable.method, free, batch_size=5, steps=1, noise_multiplier=1.0)
+    free.pop("activation", None)
+    settings = from_parameters(
+        trainable.method, free, batch_size=5, steps=1, noise_multiplier=1.0, optimizer=trainable.optimizer
+    )
     found = list(
         SensitivityProbe(module, source, settings).probe(
             about.input_shape,
@@ -210,6 +230,14 @@ class _Middle:
         return options[0]
 
 
+def _told(unexplained: float | None) -> str:
+    if unexplained is None:
+        return "not replayed: the schedule gen sets the rate by a release of its own"
+    if unexplained:
+        return f"a weight is {unexplained:.2g} from the one that follows from the noised gradients alone"
+    return "the weights follow from the noised gradients and public numbers alone"
+
+
 def audit_text(values: dict[str, Any]) -> str:
     """Return the answer of `tune audit` as text."""
     found, claim, moved, how = (values[name] for name in ("canaries", "claim", "sensitivity", "mechanism"))
@@ -227,6 +255,7 @@ def audit_text(values: dict[str, Any]) -> str:
         f"{found['confidence']:.0%})",
         f"  sensitivity                 one {moved['unit']} more {moves} at most "
         f"{moved['largest_ratio']:.3f} of what the noise covers ({moved['samples']} samples tried)",
+        f"  update                      {_told(found['unexplained'])}",
     ]
     if values["ok"]:
         lines.append("  no fault was found. This is no proof: a low bound can be a weak audit.")

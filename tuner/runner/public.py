@@ -12,37 +12,37 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainables.data import check_present, info
 from trainables.wall import logging_to
 from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, TunerError
 from tuner.experiment import load_experiment
 from tuner.files import write_text
 from tuner.privacy.modes import COMPOSITION, PUBLIC
-from tuner.report.facts import PUBLIC_CLAIM, on_public
+from tuner.report.facts import PUBLIC_CLAIM
+from tuner.report.wording import plural
 from tuner.runner.composition import run_open
+from tuner.runner.proxy import on_public_records, require_public, search_facts
 from tuner.runner.run import RunOptions, RunResult
-from tuner.runner.start import (
-    continue_sweep,
-    ready_to_resume,
-    resolved,
-    start_sweep,
-    write_new_sweep,
-    write_resumed_sweep,
-)
+from tuner.runner.start import continue_sweep, ready_to_resume, start_sweep
+from tuner.study.names import canonical_sampler
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import CHARGED, SweepFolder
-from tuner.sweep.identity import admit_open_use
 from tuner.sweep.ledger_head import remember_head, require_head
 from tuner.sweep.preflight import ReadySearch, prepare
 from tuner.sweep.registration import dataset_refusal, ledger_states, open_ledger
 from tuner.sweep.status import FINISHED, resume_command
-from tuner.sweep.sweep_study import open_sweep_study
+from tuner.sweep.sweep_files import resolved, write_new_sweep, write_resumed_sweep
+from tuner.sweep.sweep_study import open_sweep_study, search_setting
 from tuner.sweep.trial_spec import seed_of
 from tuner.sweep.winner import choose_winner
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from optuna.study import Study
+
     from tuner.experiment import Experiment
     from tuner.study.types import TrialView
+    from tuner.sweep.winner import Chosen
 
 __all__ = ["charged_run", "resume_public", "run_public"]
 
@@ -55,7 +55,7 @@ def run_public(prepared: ReadySearch, options: RunOptions) -> RunResult:
             and again before the charged run starts.
     """
     prepared = resolved(prepared)
-    search = _on_public_records(prepared, options)
+    search = on_public_records(prepared, options)
     ledger = open_ledger(prepared, say=options.say)  # the charged run may start in a resume, which creates no ledger
     refusal = dataset_refusal(prepared, ledger_states(prepared))
     if refusal is not None:
@@ -63,7 +63,7 @@ def run_public(prepared: ReadySearch, options: RunOptions) -> RunResult:
     sweep = sweeps.create(Path(prepared.experiment.storage), prepared.experiment.name, mode=PUBLIC)
     with sweeps.hold(sweep), logging_to(sweep.operator_log):
         try:
-            _require_public(sweep, prepared, search, options)
+            require_public(sweep, prepared, search, options)
         except (BudgetRefusedError, LedgerCorruptError):
             shutil.rmtree(sweep.root)
             raise
@@ -84,8 +84,8 @@ def resume_public(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -
                 "configuration is chosen and its charged run has started. Start a new search. Its own charged run "
                 "is an additional charge.",
             )
-        search = _on_public_records(prepared, options)
-        _require_public(sweep, prepared, search, options)
+        search = on_public_records(prepared, options)
+        require_public(sweep, prepared, search, options)
         write_resumed_sweep(sweep, prepared)
         options.say(f"resuming {sweep.id}")
         return _run_both(sweep, prepared, search, options)
@@ -107,30 +107,6 @@ def charged_run(sweep: SweepFolder) -> SweepFolder:
             f"{resume_command(sweep)}",
         )
     return charged
-
-
-def _on_public_records(prepared: ReadySearch, options: RunOptions) -> ReadySearch:
-    """Return the search on the public records. Its trials have the steps, noise and batch size of the charged run.
-
-    An InputError is raised if the public records differ from the private records in shape.
-    """
-    request = prepared.experiment.public_request(options.data_dir or prepared.request.data_dir)
-    check_present(request)
-    about, private = info(request), prepared.about
-    if about.input_shape != private.input_shape or about.classes != private.classes:
-        raise InputError(
-            "public-records-shape",
-            f"`search.public` must have the same inputs and classes as the private records: {about.name} has "
-            f"{about.input_shape} in {about.classes} classes, the private records have {private.input_shape} in "
-            f"{private.classes}. Choose another data set.",
-        )
-    return replace(prepared, request=request, about=about, plan=on_public(prepared.plan))
-
-
-def _require_public(sweep: SweepFolder, prepared: ReadySearch, search: ReadySearch, options: RunOptions) -> None:
-    """Raise a BudgetRefusedError if the ledger does not admit the public records. It may hold them as private."""
-    use = admit_open_use(prepared.experiment.ledger, search.request, beside=prepared.request)
-    use.require(sweep.id, void=options.void_total, say=options.say)
 
 
 def _run_both(sweep: SweepFolder, prepared: ReadySearch, search: ReadySearch, options: RunOptions) -> RunResult:
@@ -170,8 +146,9 @@ def _start_charged(
             "private records. Start a new search.",
         )
     best = chosen.trial
+    parameters, which = _parameters(study, prepared, search, chosen)
     file = sweep.root / "charged_run.yaml"
-    write_text(file, _charged_file(prepared, best))
+    write_text(file, _charged_file(prepared, best, parameters))
     one = prepare(str(file), (), data_dir=options.data_dir or sweep.data_dir)
     ledger = open_ledger(one, create=False)
     if ledger is not None:
@@ -183,29 +160,41 @@ def _start_charged(
             f"version of the program plans {one.plan.steps_per_trial} of {one.plan.mechanism}. Start a new "
             "search.",
         )
-    which = chosen.why or f"trial {best.number} was the best"
     options.say(
         f"{which}; the chosen configuration is now trained once on the private records, and that run is charged"
     )
-    declared = experiment.search.public
-    facts: dict[str, object] = {
-        "dataset": search.about.name,
-        "path": None if declared is None or declared.path is None else Path(declared.path).name,
-        "sweep": sweep.id,
-        "trials": len(trials),
-        "sampler": experiment.search.sampler.name,
-        "pruner": experiment.search.pruner.name,
-        "declared_by": "the experiment file",
-    }
+    facts = search_facts(sweep, search)
     return start_sweep(one, options, sweep_id=charged.id, public_search=facts)[1]
+
+
+def _parameters(
+    study: Study, prepared: ReadySearch, search: ReadySearch, chosen: Chosen
+) -> tuple[dict[str, object], str]:
+    """Return the configuration of the charged run, and a sentence that says why.
+
+    It is the winner's. With the sampler `surrogate`, it is the one with the greatest expected score on private records,
+    of which the public ones are a proxy. The noise and the length of the trials are those of the charged run, so the
+    two searches differ in the data only.
+    """
+    from tuner.study.committed import completed
+    from tuner.study.surrogate.stored import choose_by_proxy
+
+    experiment = prepared.experiment
+    if canonical_sampler(experiment.search.sampler.name) == "surrogate":
+        setting = search_setting(experiment, search.plan.rungs, search.plan)
+        found = choose_by_proxy(study, experiment.space, setting, seed=experiment.seed)
+        if found is not None:
+            which = f"the surrogate of {plural(len(study.trials), 'public trial')} chose the configuration"
+            return completed(experiment.space, found.parameters), which
+    return dict(chosen.trial.parameters), chosen.why or f"trial {chosen.trial.number} was the best"
 
 
 def _charged_name(experiment: Experiment) -> str:
     return f"{experiment.name[:55]}{CHARGED}"
 
 
-def _charged_file(prepared: ReadySearch, best: TrialView) -> str:
-    """Return the experiment file of the charged run, which is one trial with the best configuration."""
+def _charged_file(prepared: ReadySearch, best: TrialView, parameters: Mapping[str, object]) -> str:
+    """Return the experiment file of the charged run, which is one trial with these parameters, seeded as the winner."""
     from tuner.experiment.yamlfile import dump
 
     experiment, plan = prepared.experiment, prepared.plan
@@ -216,6 +205,6 @@ def _charged_file(prepared: ReadySearch, best: TrialView) -> str:
     if plan.noise_source == "calibrated":
         values["privacy"]["noise_multiplier"] = "auto"
     one: dict[str, object] = {"trials": 1, "sampler": "random", "pruner": "none", "when_sure": "go_on"}
-    values["search"] |= one | {"space": dict(best.parameters), "public": None}
+    values["search"] |= one | {"space": dict(parameters), "public": None}
     values["resources"]["concurrent_trials"] = 1
     return f"# The charged run of {experiment.name}: its best configuration on the public records.\n{dump(values)}"

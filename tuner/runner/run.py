@@ -120,7 +120,7 @@ def run_trials(
         shape_of=plan.shape_of,
         cheapest=() if budget is None else plan.cheapest(),
         when_sure=experiment.search.when_sure,
-        committed=_committed(prepared, study),
+        committed=_committed(sweep, prepared, study),
         levels=None
         if plan.full_runs is None
         else search_levels(experiment.search, plan.rungs, trials=trials, full_runs=plan.full_runs),
@@ -154,7 +154,7 @@ def _training_on_release() -> MakeTraining:
     return ReleasedTraining
 
 
-def _committed(prepared: ReadySearch, study: Study) -> Committed | None:
+def _committed(sweep: SweepFolder, prepared: ReadySearch, study: Study) -> Committed | None:
     """Return the committed run that follows the search, or None if no run follows.
 
     With the sampler `surrogate`, the surrogate of all scores chooses its configuration, for its noise and length.
@@ -176,7 +176,7 @@ def _committed(prepared: ReadySearch, study: Study) -> Committed | None:
     def by_surrogate(trials: Sequence[TrialView]) -> Commitment | None:
         from tuner.study.surrogate.stored import choose_final
 
-        setting = search_setting(experiment, plan.rungs, plan)
+        setting = search_setting(experiment, plan.rungs, plan, sweep)
         found = choose_final(study, experiment.space, setting, seed=experiment.seed)
         if found is None:
             return None

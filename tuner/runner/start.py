@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import tuner
 from trainables.data import check_present, info
 from trainables.wall import logging_to
 from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError
 from tuner.experiment import load_experiment
-from tuner.files import write_json, write_text
+from tuner.files import write_json
 from tuner.plan.plan import plan_from
 from tuner.privacy.modes import COMPOSITION, RELEASE, SELECTION
 from tuner.runner.composition import run_open
+from tuner.runner.proxy import check_proxy, run_proxy
 from tuner.runner.release import run_on_release
 from tuner.runner.run import RunOptions, RunResult
 from tuner.runner.selection import run_sealed
@@ -28,7 +26,7 @@ from tuner.sweep.registration import enter, open_ledger, return_to
 from tuner.sweep.releases import draw_unprotected, take_release
 from tuner.sweep.sealed import read_winner
 from tuner.sweep.settings import check_same, located
-from tuner.sweep.status import SweepState
+from tuner.sweep.sweep_files import resolved, write_new_sweep, write_resumed_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,15 +34,7 @@ if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.privacy.ledger.ledger import Ledger
 
-__all__ = [
-    "RUNNERS",
-    "continue_sweep",
-    "ready_to_resume",
-    "resolved",
-    "start_sweep",
-    "write_new_sweep",
-    "write_resumed_sweep",
-]
+__all__ = ["RUNNERS", "continue_sweep", "ready_to_resume", "start_sweep"]
 
 RUNNERS: Mapping[str, Callable[[SweepFolder, ReadySearch, Ledger | None, RunOptions], RunResult]] = {
     COMPOSITION.name: run_open,
@@ -54,34 +44,13 @@ RUNNERS: Mapping[str, Callable[[SweepFolder, ReadySearch, Ledger | None, RunOpti
 """Functions that run a sweep, by the name of its mode. `tuner.runner.public` runs the two sweeps of public mode."""
 
 
-def resolved(prepared: ReadySearch) -> ReadySearch:
-    """Return the search with its noise multiplier as a number and with absolute paths.
-
-    The returned search can be resumed from any folder.
-    """
-    return replace(prepared, experiment=located(prepared.experiment.with_noise(prepared.plan.nominal.noise_multiplier)))
-
-
-def write_new_sweep(sweep: SweepFolder, prepared: ReadySearch) -> None:
-    """Write the status, experiment file and plan of a new sweep."""
-    sweep.write_status(
-        state=SweepState.STARTING,
-        file=str(prepared.path),
-        version=tuner.__version__,
-        pid=os.getpid(),
-        data_dir=prepared.request.data_dir,
-    )
-    write_text(sweep.experiment, prepared.experiment.to_yaml())
-    write_json(sweep.plan, prepared.plan.as_dict())
-
-
 def start_sweep(
     prepared: ReadySearch, options: RunOptions, *, sweep_id: str = "", public_search: Mapping[str, object] | None = None
 ) -> tuple[SweepFolder, RunResult]:
     """Create the sweep's folder and its entry in the ledger, then run the sweep.
 
     For the charged run of a public search, `sweep_id` is the run's stored id, and `public_search` contains facts about
-    the public search.
+    the public search. A search with a public proxy searches the public records first, and enters the ledger after it.
 
     Raises:
         BudgetRefusedError: the search does not fit the data set's cap, or the ledger does not admit the records for a
@@ -94,12 +63,16 @@ def start_sweep(
     ledger = open_ledger(prepared, create=public_search is None, say=options.say)
     storage = Path(experiment.storage)
     sweep_id = sweep_id or sweeps.new_sweep_id(storage, experiment.name, mode=mode)
+    check_proxy(SweepFolder(storage / sweep_id), prepared, options)
     sweep = sweeps.create_as(storage, sweep_id, mode=mode)
     with sweeps.hold(sweep), logging_to(sweep.operator_log):
         try:
             if public_search is not None:
                 write_json(sweep.public_search, public_search)
             write_new_sweep(sweep, prepared)
+            stopped = run_proxy(sweep, prepared, options)
+            if stopped is not None:
+                return sweep, stopped
             if ledger is None:
                 admit_open_use(experiment.ledger, prepared.request).require(
                     sweep.id, void=options.void_total, say=options.say
@@ -124,10 +97,22 @@ def continue_sweep(sweep: SweepFolder, wanted: Experiment, options: RunOptions) 
     """Resume a sweep with its stored noise, data and cap. Raise an InputError if the user changed one of these."""
     with sweeps.hold(sweep), logging_to(sweep.operator_log):
         prepared = ready_to_resume(sweep, wanted, options)
+        stopped = _resume_proxy(sweep, prepared, options)
+        if stopped is not None:
+            return stopped
         ledger = return_to(sweep, prepared, reopen=read_winner(sweep) is None)
         write_resumed_sweep(sweep, prepared)
         options.say(f"resuming {sweep.id}")
         return _run(sweep, prepared, ledger, options)
+
+
+def _resume_proxy(sweep: SweepFolder, prepared: ReadySearch, options: RunOptions) -> RunResult | None:
+    """Resume the public search of a search that was left before its first charge, as `run_proxy` does."""
+    if not prepared.experiment.has_proxy or sweep.proxy_search.exists():
+        return None
+    check_proxy(sweep, prepared, options)
+    write_resumed_sweep(sweep, prepared)
+    return run_proxy(sweep, prepared, options)
 
 
 def ready_to_resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> ReadySearch:
@@ -163,13 +148,6 @@ def _require_uncommitted(sweep: SweepFolder) -> None:
             f"`search.trials` of {sweep.id} cannot change, because its committed run has started. Start a new sweep, "
             "which is charged in addition.",
         )
-
-
-def write_resumed_sweep(sweep: SweepFolder, prepared: ReadySearch) -> None:
-    """Write the experiment file and plan of a resumed sweep, and delete an old stop request."""
-    write_text(sweep.experiment, prepared.experiment.to_yaml())
-    write_json(sweep.plan, prepared.plan.as_dict())
-    sweep.stop_request.unlink(missing_ok=True)
 
 
 def _run(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | None, options: RunOptions) -> RunResult:

@@ -108,7 +108,7 @@ class Candidates:
         while not self.is_exhausted():
             with self._paused_shown():
                 trial = self._ask(left, refused)
-                parameters = self._space.sample(OptunaSuggest(trial))
+                parameters = self.parameters_of(trial)
             excluded = self.excluded(trial) if exclusions < TRIES else ""
             if excluded:
                 self.reject(trial, excluded)
@@ -117,6 +117,10 @@ class Candidates:
                 yield trial, parameters
                 if views.REPLICA_OF in trial.user_attrs:
                     refused.append(trial.params)
+
+    def parameters_of(self, trial: Trial) -> dict[str, object]:
+        """Return the parameters of a trial. Those that are not stored yet are drawn."""
+        return self._space.sample(OptunaSuggest(trial))
 
     def excluded(self, trial: Trial) -> str:
         """Return why the pruner excludes a new trial, or "" if the trial may start.

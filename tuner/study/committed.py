@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tuner.study.budget_room import BudgetRoom
     from tuner.study.types import TrialShape, TrialView
 
-__all__ = ["Commitment", "Committed", "choose_commit", "commit_proposed"]
+__all__ = ["Commitment", "Committed", "choose_commit", "commit_proposed", "completed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +144,12 @@ def commit_proposed(
     The result is None if no trial of the search ended with a score. The other arguments are as in `choose_commit`.
     """
     best = best_trial((trial for trial in trials if not trial.committed), mode=mode)
-    return None if best is None else Commitment(parameters=space.sample(_Proposed(proposed)), source=best.id)
+    return None if best is None else Commitment(parameters=completed(space, proposed), source=best.id)
+
+
+def completed(space: SearchSpace, proposed: Mapping[str, object]) -> dict[str, object]:
+    """Return a configuration of the space with the proposed values, within their domains, and its fixed parameters."""
+    return dict(space.sample(_Proposed(proposed)))
 
 
 class _Proposed:

@@ -18,7 +18,7 @@ best trial that can be is completed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from typing import TYPE_CHECKING
@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING
 from tuner.study import views
 from tuner.study.names import canonical_pruner
 from tuner.study.pauses import Climber, Levels, best_first, next_promotion
-from tuner.study.rungs import scaled_rungs
 from tuner.study.running_trial import stored
 from tuner.study.types import Ask, TrialShape
 
@@ -35,8 +34,9 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial, TrialState
 
     from tuner.study.budget_room import BudgetRoom
+    from tuner.study.live_trials import LiveTrials
     from tuner.study.running_trial import RunningTrial
-    from tuner.study.types import FindCheckpoint
+    from tuner.study.trial_shapes import TrialShapes
 
 __all__ = ["UNUSED", "RungWise", "asks_pruner", "paused_as"]
 
@@ -44,58 +44,44 @@ UNUSED = "it was paused, and the budget was used to complete better trials"
 
 
 class RungWise:
-    """Paused trials of a study, and the rule that grants the steps up to the next level.
+    """Rule that grants the trials of a study the steps up to their next level.
 
     Args:
         study: the Optuna study.
         levels: rungs at which trials pause.
-        rungs: rungs of the longest trial.
-        mode: ``"max"`` or ``"min"``.
+        shapes: shapes of the trials, with these levels.
+        live: the running and the paused trials.
         room: remaining budget.
+        mode: ``"max"`` or ``"min"``.
         asks_pruner: whether the study's pruner decides about paused trials. Successive halving and Hyperband do not,
             because their rule is that of the promotions.
-        find_checkpoint: function that returns the step of a trial's last checkpoint.
-
-    Attributes:
-        paused: the paused trials by their ids.
     """
 
     def __init__(
         self,
         study: Study,
         levels: Levels,
-        rungs: Sequence[int],
+        shapes: TrialShapes,
+        live: LiveTrials,
+        room: BudgetRoom,
         *,
         mode: str,
-        room: BudgetRoom,
         asks_pruner: bool,
-        find_checkpoint: FindCheckpoint,
     ) -> None:
         self._study = study
         self._levels = levels
-        self._rungs = tuple(rungs)
-        self._mode = mode
+        self._shapes = shapes
+        self._live = live
         self._room = room
+        self._mode = mode
         self._asks_pruner = asks_pruner
-        self._find_checkpoint = find_checkpoint
-        self.paused: dict[str, RunningTrial] = {}
-
-    def until(self, shape: TrialShape, step: int) -> int:
-        """Return the step at which a trial pauses next after `step`. The last is the end of the trial."""
-        return next(own for own in self._own_levels(shape) if own > step)
-
-    def level_of(self, shape: TrialShape, step: int) -> int:
-        """Return the deepest level that a trial has reached after `step` of its own steps; -1 before the first."""
-        return sum(own <= step for own in self._own_levels(shape)) - 1
 
     @property
     def is_complete(self) -> bool:
         """Whether a trial of the study is complete."""
         return any(frozen.state.name == "COMPLETE" for frozen in self._study.get_trials(deepcopy=False))
 
-    def allows(
-        self, shape: TrialShape, ask: Ask, until: int, *, running: Mapping[str, RunningTrial], trial_id: str = ""
-    ) -> bool:
+    def allows(self, shape: TrialShape, ask: Ask, until: int, *, trial_id: str = "") -> bool:
         """Return whether the budget allows `ask`, with which a trial reserves its steps up to `until`.
 
         The rule is that of the module's docstring. A step is worth nothing if its trial can no longer reach the deepest
@@ -105,19 +91,18 @@ class RungWise:
             shape: the trial's shape.
             ask: what the trial reserves now.
             until: the step up to which all of the trial's steps are then reserved.
-            running: the running trials by their ids.
             trial_id: the trial's id; empty for a new trial.
         """
         if self.is_complete:
             return self.completes(shape, ask, until)
-        alive = {**running, **self.paused}
-        deepest = max((self.level_of(each.shape, each.reported) for each in alive.values()), default=-1)
-        reached = max(until, self._own_levels(shape)[max(deepest, 0)])
+        alive, level_of = self._live.alive, self._shapes.level_of
+        deepest = max((level_of(each.shape, each.reported) for each in alive.values()), default=-1)
+        reached = max(until, self._shapes.own_levels(shape)[max(deepest, 0)])
         rests = [shape.between(reached, shape.steps)]
         rests += [
             self._rest(each)
             for each in alive.values()
-            if each.id != trial_id and self.level_of(each.shape, each.granted) >= deepest
+            if each.id != trial_id and level_of(each.shape, each.granted) >= deepest
         ]
         return all(self._room.holds_all(_plus(ask, shape.between(until, reached)), rest) for rest in rests)
 
@@ -125,27 +110,27 @@ class RungWise:
         """Return whether the budget allows `ask` and all that a trial of this shape needs after `until`."""
         return self._room.holds_all(_plus(ask, shape.between(until, shape.steps)))
 
-    def next(self, running: Mapping[str, RunningTrial], refused: Collection[str] = ()) -> RunningTrial | None:
+    def next(self, refused: Collection[str] = ()) -> RunningTrial | None:
         """Return the paused trial that is promoted next, or None if none fits, or if reports of others may decide.
 
         If nothing else fits and no trial runs, the leader is completed. `refused` are ids of trials that the ledger
         refused although they seemed to fit.
         """
-        numbers, waits = next_promotion(self._climbers(running), self._levels, mode=self._mode)
-        by_number = {each.trial.number: each for each in self.paused.values() if each.id not in refused}
+        numbers, waits = next_promotion(self._climbers(), self._levels, mode=self._mode)
+        by_number = {each.trial.number: each for each in self._live.paused.values() if each.id not in refused}
         for trial in (by_number[number] for number in numbers if number in by_number):
             ask, until, _ = self._next_rung(trial)
             missing = self._room.beyond(trial.id, ask)
-            if self.allows(trial.shape, missing, until, running=running, trial_id=trial.id):
+            if self.allows(trial.shape, missing, until, trial_id=trial.id):
                 return trial
-        if waits or running:
+        if waits or self._live.running:
             return None
         return next((trial for trial in self.completable() if trial.id not in refused), None)
 
     def completable(self) -> Iterator[RunningTrial]:
         """Yield the paused trials that the budget can complete: first those with the most steps, then the best."""
-        by_number = {each.trial.number: each for each in self.paused.values()}
-        for each in best_first(self._climbers({}), mode=self._mode):
+        by_number = {each.trial.number: each for each in self._live.paused.values()}
+        for each in best_first(self._climbers(), mode=self._mode):
             trial = by_number.get(each.number)
             if trial is None:
                 continue
@@ -159,12 +144,12 @@ class RungWise:
         if not self._room.extend(trial.id, ask, rung=rung):
             return False
         trial.grant(until)
-        del self.paused[trial.id]
+        del self._live.paused[trial.id]
         return True
 
     def _next_rung(self, trial: RunningTrial) -> tuple[Ask, int, bool]:
         """Return what a paused trial needs for its next rung, the rung, and whether it repeats no step."""
-        done, until = self._find_checkpoint(trial.id) or 0, self.until(trial.shape, trial.reported)
+        done, until = self._live.checkpoint_of(trial.id), self._shapes.until(trial.shape, trial.reported)
         at_rest = done == trial.reported
         held = self._room.outstanding().get(trial.id)
         ask = trial.shape.between(done, until, again=done > 0 and not at_rest)
@@ -172,53 +157,48 @@ class RungWise:
 
     def best_of(self, interrupted: Iterable[FrozenTrial]) -> list[FrozenTrial]:
         """Return interrupted trials, those that lead first, and those without a report last."""
-        rank = {each.number: place for place, each in enumerate(best_first(self._climbers({}), mode=self._mode))}
+        rank = {each.number: place for place, each in enumerate(best_first(self._climbers(), mode=self._mode))}
         return sorted(interrupted, key=lambda frozen: rank.get(frozen.number, len(rank)))
 
-    def leads(self, trial: RunningTrial, running: Mapping[str, RunningTrial]) -> bool:
+    def leads(self, trial: RunningTrial) -> bool:
         """Return whether no paused or running trial is better than this one."""
-        alive = {each.trial.number for each in (*running.values(), *self.paused.values())} | {trial.trial.number}
-        ranked = [each for each in best_first(self._climbers(running), mode=self._mode) if each.number in alive]
+        alive = {each.trial.number for each in self._live.alive.values()} | {trial.trial.number}
+        ranked = [each for each in best_first(self._climbers(), mode=self._mode) if each.number in alive]
         return not ranked or ranked[0].number == trial.trial.number
 
-    def prunes(self, trial: RunningTrial, running: Mapping[str, RunningTrial]) -> bool:
+    def prunes(self, trial: RunningTrial) -> bool:
         """Return whether the study's pruner stops a trial, given all scores so far. It never stops the leader."""
-        if not self._asks_pruner or self.leads(trial, running):
+        if not self._asks_pruner or self.leads(trial):
             return False
         import optuna
 
         with paused_as(self._study, optuna.trial.TrialState.COMPLETE, running=True, but=trial.trial.number):
             return self._study.pruner.prune(self._study, stored(self._study, trial.trial))
 
-    def _own_levels(self, shape: TrialShape) -> tuple[int, ...]:
-        """Return a trial's own step for each level."""
-        own = scaled_rungs(self._rungs, shape.steps)
-        return tuple(next(step for step, nominal in own.items() if nominal >= level) for level in self._levels.steps)
-
     def _rest(self, trial: RunningTrial) -> Ask:
         """Return what a trial needs to be completed, beyond what it has reserved."""
         needed = trial.shape.between(trial.granted, trial.shape.steps)
-        return self._room.beyond(trial.id, needed) if trial.id in self.paused else needed
+        return self._room.beyond(trial.id, needed) if trial.id in self._live.paused else needed
 
-    def _climbers(self, running: Mapping[str, RunningTrial]) -> list[Climber]:
-        alive = {**running, **self.paused}
+    def _climbers(self) -> list[Climber]:
+        alive = self._live.alive
         found = []
         for frozen in self._study.get_trials(deepcopy=False):
             if views.TRIAL_ID not in frozen.user_attrs or views.REJECTED in frozen.user_attrs:
                 continue
             mine = alive.get(str(frozen.user_attrs[views.TRIAL_ID]))
-            view = views.view_of(frozen, mode=self._mode, steps_planned=self._rungs[-1])
+            view = views.view_of(frozen, mode=self._mode, steps_planned=self._shapes.rungs[-1])
             shape = TrialShape(steps=view.steps_planned, rungs=())
             granted = mine.granted if mine is not None else int(frozen.user_attrs.get(views.GRANTED, 0))
             curve = dict(views.learning_curve(frozen))
-            scores = {level: curve[own] for level, own in enumerate(self._own_levels(shape)) if own in curve}
+            scores = {level: curve[own] for level, own in enumerate(self._shapes.own_levels(shape)) if own in curve}
             found.append(
                 Climber(
                     number=frozen.number,
                     at=max(scores, default=-1),
-                    to=self.level_of(shape, granted),
+                    to=self._shapes.level_of(shape, granted),
                     scores=scores,
-                    paused=mine is not None and mine.id in self.paused,
+                    paused=mine is not None and mine.id in self._live.paused,
                     over=mine is None,
                 )
             )

@@ -18,6 +18,7 @@ from tuner.privacy.modes import MODES, Mode
 
 __all__ = [
     "CHARGED",
+    "PROXY",
     "SweepFolder",
     "create",
     "create_as",
@@ -32,6 +33,9 @@ __all__ = [
 
 CHARGED = "-charged"
 """A charged run has the name of its public search plus this suffix."""
+
+PROXY = "-public"
+"""The public search of a charged search has the name of that search plus this suffix."""
 
 _LOCK = "sweep.lock"
 _BEGAN = "began"  # in `sealed/`, so that only the operator can tell which sealed sweep is the newest
@@ -110,6 +114,28 @@ class SweepFolder:
         return self.root / "public_search.json"
 
     @property
+    def proxy_id(self) -> str:
+        """Id of the public search whose scores are a prior of this search. Its folder is in this sweep's folder."""
+        head = self.id[-len("-YYYYmmdd-HHMMSS-xxxxxx") :]
+        return f"{self.name[:55]}{PROXY}{head}"
+
+    @property
+    def proxy(self) -> SweepFolder:
+        """Folder of the public search whose scores are a prior of this search. It may not exist."""
+        return SweepFolder(self.root / self.proxy_id)
+
+    @property
+    def proxy_search(self) -> Path:
+        """File about the public proxy of this search. It is written when the public search is over."""
+        return self.root / "proxy_search.json"
+
+    @property
+    def charged_search(self) -> SweepFolder | None:
+        """The charged search in whose folder this public search is; None for any other sweep."""
+        found = SweepFolder(self.root.parent)
+        return found if _ID.match(found.id) and found.proxy_id == self.id else None
+
+    @property
     def whole(self) -> bool:
         """Whether the folder is complete. A sweep enters the ledger only when its folder is complete."""
         return self.experiment.exists() and self.plan.exists()
@@ -146,10 +172,14 @@ class SweepFolder:
 
     @property
     def charged_run(self) -> SweepFolder | None:
-        """The charged run of a public search. It is None until the search has chosen the run's id.
+        """The charged run of a public search, or the charged search that has it as a proxy.
+
+        It is None until the search has chosen the run's id.
 
         The folder of the charged run may not exist yet.
         """
+        if self.charged_search is not None:
+            return self.charged_search
         known = self.read_status().get("charged_run")
         return SweepFolder(self.root.parent / known) if isinstance(known, str) else None
 
@@ -248,10 +278,11 @@ def storage_unwritable(storage: Path, error: OSError) -> InputError:
 
 
 def list_sweeps(storage: Path) -> list[SweepFolder]:
-    """Return all sweeps in the folder `storage`, oldest first."""
+    """Return all sweeps in the folder `storage`, oldest first. The public proxy of a search follows the search."""
     if not storage.is_dir():
         return []
     found = [SweepFolder(path.resolve()) for path in storage.iterdir() if path.is_dir() and _ID.match(path.name)]
+    found += [sweep.proxy for sweep in found if sweep.proxy.root.is_dir()]
     return sorted(found, key=lambda sweep: (_began(sweep), sweep.id))
 
 

@@ -17,6 +17,7 @@ from tuner.sweep.identity import admit_open_use, keyed_fingerprint, near_names, 
 from tuner.sweep.ledger_head import remember_head, require_head, require_not_behind
 from tuner.sweep.releases import release_to_use
 from tuner.sweep.settings import plan_hash, settings_hash, split_of
+from tuner.sweep.start_weights import start_for_ledger
 from tuner.sweep.status import SweepState
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
     if is_own(prepared.request):
         near = near_names(ledger, prepared.owner, prepared.about, user=ledger.user())
         own = {"own": public_facts(prepared.about), "near": near}
-    chosen = {"public_search": read_json(sweep.public_search)} if sweep.public_search.exists() else {}
+    public = (("public_search", sweep.public_search), ("proxy_search", sweep.proxy_search))
+    chosen = {name: read_json(file) for name, file in public if file.exists()}
     ledger.open_search(
         prepared.owner,
         sweep.id,
@@ -129,6 +131,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
             "split": split_of(prepared.experiment),
             **({} if plan.commit is None else {"commit": {"share": plan.commit.share, "start": plan.commit.start}}),
             **_probes(prepared),
+            **start_for_ledger(prepared.experiment),
             **own,
             **chosen,
         },
@@ -245,13 +248,7 @@ def hold_to_ledger(
         ("the blocks", [name.rpartition("/")[2] for name in _datasets(state)], list(request.blocks)),
         ("the users", division and division.named, users),
     )
-    for what, now, charged in compared:
-        if now != charged:
-            raise TunerError(
-                "ledger-mismatch",
-                f"{what} of {state.search} are not those that the ledger was charged for. Restore the sweep's files "
-                "(and the data) from a copy, or start a new sweep.",
-            )
+    _require_equal(state, compared)
 
 
 def hold_release_to_ledger(
@@ -274,6 +271,14 @@ def hold_release_to_ledger(
         ("the records", keyed_fingerprint(ledger, request), state.fingerprint),
         ("the users", division, None),
     )
+    _require_equal(state, compared)
+
+
+def _require_equal(state: SearchState, compared: Sequence[tuple[str, object, object]]) -> None:
+    """Raise a TunerError if a fact of a sweep differs from what the ledger was charged for.
+
+    `compared` has triples: name of the fact, its value now, its value in the ledger.
+    """
     for what, now, charged in compared:
         if now != charged:
             raise TunerError(

@@ -53,8 +53,13 @@ FINISHED = (StopReason.DONE, StopReason.GRID, StopReason.FOUND)
 
 
 def state_of(sweep: SweepFolder) -> str:
-    """Return the state in the status file, or ``crashed`` if the file says running but no process holds the lock."""
+    """Return the state in the status file, or ``crashed`` if the file says running but no process holds the lock.
+
+    A search whose public proxy was stopped has the proxy's state.
+    """
     state = str(sweep.read_status().get("state", SweepState.STARTING))
+    if state == SweepState.STARTING and not is_held(sweep) and sweep.proxy.whole and not sweep.proxy_search.exists():
+        return state_of(sweep.proxy)  # it ended before the charged search
     return SweepState.CRASHED if state in RUNNING and not is_held(sweep) else state
 
 
@@ -81,6 +86,7 @@ def _is_over(sweep: SweepFolder) -> bool:
     number of trials, and the sweep has not ended.
     """
     from tuner.privacy.ledger.ledger import Ledger
+    from tuner.sweep.ledger_head import charged_search
 
     status, experiment = sweep.read_status(), load_experiment(sweep.experiment)
     asked = experiment.search.trials
@@ -90,7 +96,7 @@ def _is_over(sweep: SweepFolder) -> bool:
         return True
     if not Ledger.exists(experiment.ledger):
         return False  # resuming reports the missing ledger
-    return Ledger.open(experiment.ledger, create=False).search_state(sweep.id).status != "open"
+    return charged_search(sweep, Ledger.open(experiment.ledger, create=False), sweep.id).status != "open"
 
 
 def request_stop(sweep: SweepFolder) -> str:
@@ -99,6 +105,8 @@ def request_stop(sweep: SweepFolder) -> str:
     if state not in RUNNING:
         return f"{sweep.id} is not running ({state}); nothing to stop"
     sweep.stop_request.touch()
+    if sweep.proxy.root.is_dir():
+        sweep.proxy.stop_request.touch()
     if sweep.hides_runs:
         return f"{sweep.id} stops soon and releases nothing. It stays charged. Resume with: {resume_command(sweep)}"
     if load_experiment(sweep.experiment).search.commit is not None:
@@ -115,5 +123,6 @@ def storage_option(sweep: SweepFolder) -> str:
 
 
 def resume_command(sweep: SweepFolder) -> str:
-    """Return the command that resumes the sweep."""
+    """Return the command that resumes the sweep. A public proxy is resumed with the search that it belongs to."""
+    sweep = sweep.charged_search or sweep
     return f"tune resume {sweep.id}{storage_option(sweep)}"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.plan.commit import CommitPlan
     from tuner.plan.plan import Plan
+    from tuner.study.surrogate.observations import Observation
     from tuner.study.surrogate.setting import SearchSetting
     from tuner.study.unimodal.options import Unimodality
     from tuner.sweep.folder import SweepFolder
@@ -41,7 +42,7 @@ def open_sweep_study(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> 
         open_storage(sweep.work),
         sweep.id,
         mode=experiment.search.metric.mode,
-        sampler=lambda before: _sampler(experiment, plan.rungs, before, plan),
+        sampler=lambda before: _sampler(experiment, plan.rungs, before, plan, sweep),
         pruner=_pruner(experiment, plan.rungs, plan),
     )
 
@@ -73,7 +74,13 @@ def check_search(experiment: Experiment, rungs: Sequence[int]) -> None:
         raise InputError("search-option-invalid", f"Optuna refuses the options of {used}: {error}.") from error
 
 
-def _sampler(experiment: Experiment, rungs: Sequence[int], trials_before: int, plan: Plan | None = None) -> BaseSampler:
+def _sampler(
+    experiment: Experiment,
+    rungs: Sequence[int],
+    trials_before: int,
+    plan: Plan | None = None,
+    sweep: SweepFolder | None = None,
+) -> BaseSampler:
     from tuner.study.names import canonical_sampler
     from tuner.study.samplers.make import make_sampler
 
@@ -86,14 +93,18 @@ def _sampler(experiment: Experiment, rungs: Sequence[int], trials_before: int, p
         space=experiment.space,
         secret=experiment.mode.runs_hidden,
         unimodality=_unimodality(experiment, rungs, plan),
-        setting=search_setting(experiment, rungs, plan)
+        setting=search_setting(experiment, rungs, plan, sweep)
         if canonical_sampler(search.sampler.name) == "surrogate"
         else None,
     )
 
 
-def search_setting(experiment: Experiment, rungs: Sequence[int], plan: Plan | None) -> SearchSetting:
+def search_setting(
+    experiment: Experiment, rungs: Sequence[int], plan: Plan | None, sweep: SweepFolder | None = None
+) -> SearchSetting:
     """Return what the surrogate must know about a search. Its final run is one of its trials, or the committed run.
+
+    The scores of the search's public proxy are in the folder of `sweep`.
 
     The root of the model's dimension is left out of the noise-to-signal ratio, because it is the same for all trials.
     """
@@ -118,8 +129,25 @@ def search_setting(experiment: Experiment, rungs: Sequence[int], plan: Plan | No
         blur=blurred,
         is_accuracy=experiment.search.metric.name == "validation_accuracy",
         prior=Prior(recommended={name: each for name, each in known.items() if name in _PRIOR}),
+        public=() if sweep is None or not experiment.has_proxy else _of_proxy(sweep.proxy),
         **({} if plan is None or plan.commit is None else _committed(plan.commit)),
     )
+
+
+def _of_proxy(proxy: SweepFolder) -> tuple[Observation, ...]:
+    """Return the scores of a public proxy, whose trials have the noise and the length of the final run."""
+    from tuner.experiment import load_experiment
+    from tuner.plan.plan import plan_from
+    from tuner.study.surrogate.observations import PUBLIC
+    from tuner.study.surrogate.stored import observations
+    from tuner.sweep.folder import read_json
+
+    if not proxy.journal.exists():
+        return ()
+    experiment = load_experiment(proxy.experiment)
+    plan = plan_from(read_json(proxy.plan), trials=experiment.search.trials)
+    study = open_sweep_study(proxy, experiment, plan)
+    return tuple(observations(study, search_setting(experiment, plan.rungs, plan), PUBLIC))
 
 
 def _committed(commit: CommitPlan) -> dict[str, Any]:
@@ -158,15 +186,17 @@ def _unimodality(experiment: Experiment, rungs: Sequence[int], plan: Plan | None
 def _perturbation(experiment: Experiment, plan: Plan | None) -> float | None:
     """Return the standard deviation that a smoothing radius of 1 adds to each weight, or None if it is unknown.
 
-    It is η · σ · C / b. Of a searched factor, the geometric mean of the bounds is taken.
+    It is η · σ · C / b, and with Adam at most η. Of a searched factor, the geometric mean of the bounds is taken.
     """
     from search_spaces import PARAMETERS
+    from tuner.experiment.prior import optimizers_of
 
     if plan is None or not plan.private:
         return None
     domains, planned = dict(experiment.space.parameters), {"noise_multiplier": plan.nominal.noise_multiplier}
-    found = 1.0 / plan.batch_size
-    for name in ("learning_rate", "noise_multiplier", "max_grad_norm"):
+    sgd = optimizers_of(experiment.search.space, experiment)[0] == "sgd"
+    found = 1.0 / plan.batch_size if sgd else 1.0
+    for name in ("learning_rate", "noise_multiplier", "max_grad_norm") if sgd else ("learning_rate",):
         domain = domains.get(name)
         if domain is None and name in planned:
             found *= planned[name]
@@ -184,6 +214,6 @@ def _scored_on(plan: Plan) -> tuple[int, float]:
 
     The scores of a public search are computed on public records and have no noise.
     """
-    if plan.public is not None:
+    if plan.public is not None and plan.mode.searches_public:
         return plan.public.train_size, 0.0
     return plan.train_size, 0.0 if plan.validation is None else plan.validation.standard_error

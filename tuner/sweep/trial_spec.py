@@ -39,24 +39,27 @@ def training_spec(
     initialisation. A sealed search uses a random seed (`tuner.sweep.sealed.SealedRuns.seed_of`), because a seed that
     counts up would reveal which of its runs won.
     """
+    from trainables.start import StartWeights
     from trainables.training import TrainingSpec
 
     trainable, privacy, resources = experiment.trainable, experiment.privacy, experiment.resources
+    optimizer = str(parameters.get("optimizer", trainable.optimizer))
     shape = plan.shape_of(parameters, committed=committed)
+    start = trainable.start
     return TrainingSpec(
         method=trainable.method,
         model=trainable.model,
-        activation=trainable.activation,
+        activation=str(parameters.get("activation", trainable.activation)),
         normalization=trainable.normalization,
-        optimizer=trainable.optimizer,
-        momentum=trainable.momentum,
+        optimizer=optimizer,
+        momentum=trainable.momentum if optimizer == "sgd" else 0.0,
         precision=trainable.precision,
         dataset=request,
         batch_size=shape.batch_size,
         steps=shape.steps,
         **asdict(mechanism_of(shape)),
         parameters=with_steps(
-            {name: value for name, value in parameters.items() if name not in plan.priced},
+            {name: value for name, value in parameters.items() if name not in plan.priced and name != "activation"},
             rungs=plan.rungs,
             steps=shape.steps,
         ),
@@ -66,7 +69,10 @@ def training_spec(
         threads=max(1, int(resources.cpus_per_trial)),
         device="auto" if resources.gpus_per_trial else "cpu",
         score_noise=plan.score_noise,
+        metric=experiment.search.metric.name,
         initial=None if initial is None else str(initial),
+        start=None if start is None else StartWeights(path=start.path, sha256=str(start.sha256)),
+        freeze=trainable.freeze,
     )
 
 

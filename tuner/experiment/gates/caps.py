@@ -23,7 +23,7 @@ _PRICED_AT = {
     "noise_multiplier": "privacy.noise_multiplier",
     "epochs": "trainable.epochs",
 }
-_NEEDS = ("search.space", "privacy.noise_multiplier", "privacy.accounting")
+_NEEDS = ("search.space", "search.public", "privacy.noise_multiplier", "privacy.accounting")
 
 
 @gate(*_NEEDS)
@@ -35,8 +35,8 @@ def priced(draft: Draft) -> Iterator[GateFinding]:
             rule = f"{name} affects the budget, so its fixed value does not belong to `search.space`"
             fix = f"Write `{_PRICED_AT[name]}: {as_yaml(domain.value)}`."
             yield GateFinding("priced-value-fixed", path, rule, fix)
-        elif mode.searches_public:
-            rule = f"{name} cannot be searched with `accounting: public`, because the private run is planned in advance"
+        elif mode.searches_public or draft.experiment.search.public is not None:
+            rule = f"{name} cannot be searched with public data, because the run that they teach is planned in advance"
             fix = f"Write one number at {_PRICED_AT[name]}."
             yield GateFinding("priced-with-public", path, rule, fix)
         elif mode.runs_hidden and not isinstance(domain, Categorical):

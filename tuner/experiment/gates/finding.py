@@ -73,7 +73,8 @@ class Draft:
         if not raw and self.method is not None:
             raw = default_space(self.method) if self.experiment.search.trials > 1 else ONE_RUN
         try:
-            return parse_space(with_prior({**raw, **self._moved}, self.experiment), method=self.method)
+            filled = with_prior({**raw, **self._moved}, self.experiment)
+            return parse_space(filled, method=self.method, optimizer=self.experiment.trainable.optimizer)
         except SpaceError as error:
             return error
 

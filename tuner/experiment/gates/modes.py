@@ -8,10 +8,10 @@ from trainables.data import DATASETS, public_train_size
 from trainables.errors import DatasetError
 from tuner.errors import InputError
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
-from tuner.experiment.sections import RecordsSection
+from tuner.experiment.sections import AUTO, RecordsSection
 from tuner.experiment.wording import nearest
 from tuner.privacy.accountant.run_laws import LAWS, RunLaw
-from tuner.privacy.modes import MODES, PUBLIC, SELECTION
+from tuner.privacy.modes import COMPOSITION, MODES, PUBLIC, SELECTION
 from tuner.study.names import canonical_pruner, canonical_sampler
 
 __all__ = ["MODE_GATES"]
@@ -23,9 +23,10 @@ _RUNS = ("privacy.runs", "privacy.accounting", "search.trials")
 def accounting(draft: Draft) -> Iterator[GateFinding]:
     """Require a known accounting mode."""
     word = draft.experiment.privacy.accounting
-    if word not in MODES:
-        rule = f"must be one of {', '.join(MODES)}"
-        yield GateFinding("value-not-allowed", "privacy.accounting", rule, nearest(word, MODES))
+    known = (*MODES, AUTO)
+    if word not in known:
+        rule = f"must be one of {', '.join(known)}"
+        yield GateFinding("value-not-allowed", "privacy.accounting", rule, nearest(word, known))
 
 
 @gate("privacy.accounting", "privacy.private", "search.sampler", "search.pruner", "dataset.validation")
@@ -63,7 +64,7 @@ def runs(draft: Draft) -> Iterator[GateFinding]:
     privacy, search = draft.experiment.privacy, draft.experiment.search
     law = privacy.runs.law
     if draft.mode is not SELECTION:
-        if privacy.runs != type(privacy.runs)():
+        if not draft.experiment.is_auto and privacy.runs != type(privacy.runs)():
             rule = f"runs needs `accounting: selection`, but the accounting is {privacy.accounting}"
             fix = "Remove the key, or write `accounting: selection`."
             yield GateFinding("runs-without-selection", "privacy.runs", rule, fix)
@@ -93,23 +94,40 @@ def runs_at_most(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("value-out-of-range", "privacy.runs.at_most", rule, "Write auto, or raise the number.")
 
 
-@gate("search.public", "privacy.accounting", "privacy.private", "trainable.batch_size", "dataset", "privacy.unit")
+_PUBLIC = ("search.public", "search.sampler", "privacy.accounting", "privacy.private", "privacy.unit")
+
+
+@gate(*_PUBLIC, "trainable.batch_size", "dataset")
 def public(draft: Draft) -> Iterator[GateFinding]:
-    """Require a public data set and a private run for `accounting: public`, and refuse public data otherwise."""
+    """Require public data and a private run for `accounting: public`, and for public data a search that uses them."""
     privacy, declared = draft.experiment.privacy, draft.experiment.search.public
-    if draft.mode is not PUBLIC:
+    if draft.experiment.is_auto:  # a search on them is one of the candidates
         if declared is not None:
-            rule = f"public data need `accounting: public`, but the accounting is {privacy.accounting}"
-            fix = "Write `accounting: public`, or remove the key."
-            yield GateFinding("public-data-unused", "search.public", rule, fix, declared.name)
+            yield from _public_records(draft, declared)
         return
-    if declared is None:
+    if draft.mode is not PUBLIC:
+        if declared is None:
+            return
+        sampler = draft.experiment.search.sampler.name
+        if draft.mode is not COMPOSITION or canonical_sampler(sampler) != "surrogate":
+            rule = (
+                "public data need `accounting: public`, or an open search whose sampler is the surrogate, but the "
+                f"accounting is {privacy.accounting} and the sampler is {sampler}"
+            )
+            fix = "Write `accounting: public` or `sampler: surrogate`, or remove the key."
+            yield GateFinding("public-data-unused", "search.public", rule, fix, declared.name)
+            return
+    elif declared is None:
         rule = "`accounting: public` needs a public data set to search on"
         fix = "Write for example `search.public: {name: fashion_mnist}`. This key declares that the records are public."
         yield GateFinding("public-data-missing", "search.public", rule, fix, "nothing")
         return
+    elif declared.trials is not None:
+        rule = "with `accounting: public`, all trials are on the public records, so `search.trials` is their number"
+        fix = "Remove the key, and write `search.trials`."
+        yield GateFinding("public-trials-given-twice", "search.public.trials", rule, fix, str(declared.trials))
     if not privacy.private:
-        rule = "a search on public data must be private, because it ends with one charged run"
+        rule = "a search on public data must be private, because it ends on private records"
         yield GateFinding("mode-needs-private", "privacy.private", rule, "Write true, or `accounting: composition`.")
     if privacy.unit == "user":
         rule = "a search on public data cannot protect users, because its trials average over records, not users"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from search_spaces import PARAMETERS
 from search_spaces.domains import UNIMODAL, is_number
-from search_spaces.schedules import kind_of
+from search_spaces.spaces import owner_of
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
 from tuner.experiment.model import Experiment
 from tuner.study.names import PRUNERS, SAMPLERS
@@ -57,10 +57,11 @@ def parameter(draft: Draft) -> Iterator[GateFinding]:
     kind, declared, space = next(iter(draft.experiment.search.unimodal_parts), None), draft.space, draft.resolved
     if kind is None or declared is None or space is None or draft.mode.runs_hidden:
         return  # another gate refuses the sampler or the pruner
-    conditional = [name for name in space.unimodal if "schedule" in space.searched and kind_of(name) is not None]
+    conditional = [name for name in space.unimodal if owner_of(name) in space.searched]
     for name in conditional:
-        rule = f"a unimodal parameter must occur in every trial, but {name} occurs only with some schedules"
-        fix = f"Remove `unimodal` from {name}, or write a single schedule."
+        owner = owner_of(name)
+        rule = f"a unimodal parameter must occur in every trial, but {name} occurs only with some {owner}s"
+        fix = f"Remove `unimodal` from {name}, or write a single {owner}."
         yield GateFinding("unimodal-conditional", "search.space", rule, fix, f"{name} declared unimodal")
     if space.unimodal:
         if not declared.unimodal and (denied := _denied(draft.experiment)):

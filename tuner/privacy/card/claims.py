@@ -31,7 +31,7 @@ NOTHING_CLAIMED = "NOT PRIVATE: nothing is claimed and nothing is charged."
 """First line of a view of a search without privacy."""
 
 PUBLIC_SEARCH = (
-    "Nothing is claimed of this search on records that are declared public. Only its charged run has a claim."
+    "Nothing is claimed of this search on records that are declared public. Only what is charged after it has a claim."
 )
 """First line of a view of a search on public records."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tuner.study import views
 from tuner.study.surrogate.axes import Axes
-from tuner.study.surrogate.observations import PRIVATE, Observation, Prior, Proposal
+from tuner.study.surrogate.observations import PRIVATE, PUBLIC, Observation, Prior, Proposal
 from tuner.study.surrogate.setting import SearchSetting
 from tuner.study.surrogate.surrogate import Surrogate
 from tuner.study.types import TrialStatus
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tuner.study.suggest import Space
 
-__all__ = ["choose_final", "observations", "parameters_of", "surrogate_of", "with_reference"]
+__all__ = ["choose_by_proxy", "choose_final", "observations", "parameters_of", "surrogate_of", "with_reference"]
 
 
 def choose_final(study: Study, space: Space, setting: SearchSetting, *, seed: int = 0) -> Proposal | None:
@@ -47,6 +47,17 @@ def choose_final(study: Study, space: Space, setting: SearchSetting, *, seed: in
     return found if study.direction.name == "MAXIMIZE" else replace(found, mean=-found.mean)
 
 
+def choose_by_proxy(study: Study, space: Space, setting: SearchSetting, *, seed: int = 0) -> Proposal | None:
+    """Return the configuration of a private run of which only a search on public records is known.
+
+    It has the greatest expected score on the private records, whose best rate may be another one. The arguments are
+    those of `choose_final`, for the study of the public search, and the mean of the result is never a loss.
+    """
+    axes, setting = Axes.of(space), with_reference(setting, Axes.of(space))
+    known = observations(study, setting, PUBLIC)
+    return Surrogate.fit(axes, known, setting.prior, seed=seed).best(setting.final) if known else None
+
+
 def surrogate_of(study: Study, axes: Axes, setting: SearchSetting, *, seed: int) -> Surrogate:
     """Return the surrogate of a study's scores so far, and of those of a public proxy."""
     return Surrogate.fit(axes, [*setting.public, *observations(study, setting)], setting.prior, seed=seed)
@@ -62,8 +73,9 @@ def with_reference(setting: SearchSetting, axes: Axes) -> SearchSetting:
 
 
 def observations(study: Study, setting: SearchSetting, source: str = PRIVATE) -> list[Observation]:
-    """Return the scores of all trials of a study, at every rung. With `source` PUBLIC, the study is one of a proxy.
+    """Return the last score of each trial of a study. With `source` PUBLIC, the study is one of a proxy.
 
+    Earlier scores of a trial share its noise, so they add little, and a trial that was lucky would count for several.
     A training that failed without a score has the worst finite score of all, as one whose model is useless.
     """
     sign = 1.0 if study.direction.name == "MAXIMIZE" else -1.0
@@ -71,7 +83,7 @@ def observations(study: Study, setting: SearchSetting, source: str = PRIVATE) ->
     for trial in study.get_trials(deepcopy=False):
         if not trial.params:  # a run that no sampler has drawn, or a trial that has no values yet
             continue
-        for step, score in _scores(trial, setting.last_step):
+        for step, score in _scores(trial, setting.last_step)[-1:]:
             found.append(_observation(trial, setting, step, sign * score, source))
         if trial.user_attrs.get(views.OUTCOME) == TrialStatus.FAILED.value and not _scores(trial, setting.last_step):
             failed.append(trial)

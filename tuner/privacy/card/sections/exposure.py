@@ -58,15 +58,17 @@ DATA_ACCESSES = CardSection(
 
 
 def _public_search(subject: Subject) -> dict[str, Any] | None:
-    declared = subject.search.details.get("public_search")
+    details = subject.search.details
+    declared = details.get("public_search") or details.get("proxy_search")
     if not declared:
         return None
-    return {
-        **dict(declared),
-        "epsilon": 0.0,
-        "label": "ASSUMED, not proved: the author of the experiment file declares these records public, so a search on "
-        "them costs nothing",
-    }
+    label = (
+        "ASSUMED, not proved: the author of the experiment file declares these records public, so a search on them "
+        "costs nothing"
+    )
+    if "proxy_search" in details:
+        label += ". Its scores guided the search on the private records, which is charged as if there were none"
+    return {**dict(declared), "epsilon": 0.0, "label": label}
 
 
 PUBLIC_SEARCH = CardSection(
