@@ -24,7 +24,7 @@ __all__ = ["DATASETS", "PATH", "measure"]
 
 PATH = Path(tuner.plan.__file__).parent / "prices" / "measured.json"
 DATASETS = sorted({case.dataset for case in cases(16)})
-_CASES, _DRAWS = 72, 2
+_CASES, _DRAWS = 91, 2
 _BANDS = (0.0, 2.0, 6.0, 20.0, float("inf"))
 _SLACK = 0.05  # points by which an arm must be below another one to count as below it
 

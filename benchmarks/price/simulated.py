@@ -33,7 +33,7 @@ from tuner.study.surrogate.stored import choose_final
 __all__ = ["ARMS", "TRIALS", "Lookup", "Simulated", "price"]
 
 TRIALS = 12
-SHARE, LENGTH = 0.1, 0.25
+SHARE, LENGTH = 0.05, 0.25
 _RUNGS = 5
 _SEALED = 2.15  # noise of a sealed search of 12 trials on average, as a multiple of one run's (shared look, ε = 0.3)
 _OWN = 0.5  # part of the variance of a score's binomial error that is not common to all trials

@@ -55,6 +55,24 @@ def test_the_first_trial_is_the_priors_median_and_the_next_ones_are_spread() -> 
     assert len({round(float(np.log(rate)), 1) for rate in rates}) == 4
 
 
+def test_where_the_final_run_is_another_run_no_trial_follows_the_scores_unless_asked_to() -> None:
+    about = replace(PLAIN, length=0.25, final_noise=lambda _parameters: 0.5)
+
+    def proposed(best: float, options: dict[str, object]) -> dict[str, object]:
+        """Return the eighth trial after scores that fall with the distance of the log rate from `best`."""
+        study = optuna.create_study(
+            direction="maximize", sampler=make_sampler("surrogate", options, seed=0, space=SPACE, setting=about)
+        )
+        for _ in range(7):
+            trial = study.ask()
+            rate = SPACE.sample(OptunaSuggest(trial))["learning_rate"]
+            study.tell(trial, 90.0 - 9.0 * abs(np.log(float(str(rate))) - best))
+        return SPACE.sample(OptunaSuggest(study.ask()))
+
+    assert proposed(-2.0, {}) == proposed(2.0, {})
+    assert proposed(-2.0, {"starts": 4}) != proposed(2.0, {"starts": 4})  # the control
+
+
 @pytest.mark.slow
 def test_a_search_of_twelve_trials_ends_near_the_best_for_its_own_and_for_another_final_run() -> None:
     """The control is the same number of trials that do not follow the scores."""

@@ -125,6 +125,14 @@ def _kddcup(name: str, paths: tuple[Path, ...]) -> Arrays:
     return _split_off_test(name, *encode(KDDCUP, "\n".join(lines[row] for row in chosen)))
 
 
+def _transfer(_name: str, paths: tuple[Path, ...]) -> Arrays:
+    """Return features of a public network over 6, their public bound. The file has the bytes of their square roots."""
+    what = "an npz file with the arrays q_train, y_train, q_test and y_test"
+    with reading(paths[0], what), np.load(paths[0], allow_pickle=False) as file:
+        x = {f"x_{part}": (file[f"q_{part}"] / np.float32(255)) ** 2 for part in ("train", "test")}
+        return {**x, **{f"y_{part}": file[f"y_{part}"].astype(np.int64) for part in ("train", "test")}}
+
+
 def _scikit_learn(name: str, _paths: tuple[Path, ...]) -> Arrays:
     from sklearn import datasets
 
@@ -169,6 +177,7 @@ _READERS: dict[str, Callable[[str, tuple[Path, ...]], Arrays]] = {
     "breast_cancer_wisconsin": _one_table(WISCONSIN),
     "kddcup99": _kddcup,
     "credit_card": _one_table(CREDIT_CARD),
+    "cifar100_transfer": _transfer,
     "state_union": _speeches,
     **dict.fromkeys(REGRESSIONS, _regression),
 }

@@ -163,6 +163,24 @@ _ALL = (
     ),
     _info(
         (
+            FileInfo(
+                "cifar100_10k2k_mobilenetv2_feats_u8sqrt.npz",
+                "fc0fe0021d13683b862ca37af04a53df02ac291a83101d22eebb02ed1acc8588",
+            ),
+        ),
+        name="cifar100_transfer",
+        public_train_size=10_000,
+        test_size=2_000,
+        input_shape=(1280,),
+        classes=100,
+        content_sha256="c22709e7abae424b7ab7304b6d57db1c1331e7edbc1ce8ced940663d88ce3a16",
+        records_sha256="55737a2240d209361406dd37c5b9f425f8aaf02aeafd5f660e756914f486803a",
+        provenance="a stratified subset of CIFAR-100 (Krizhevsky 2009) with 10 000 training and 2 000 test records, as "
+        "the 1 280 features of a MobileNetV2 trained on ImageNet, at 224 pixels, over their public bound 6",
+        licence="none stated",
+    ),
+    _info(
+        (
             FileInfo("adult.data.xz", "03c5722d4eaeaa2962f81284344def3c5150dadc6ddf841fcbb57f233371445c"),
             FileInfo("adult.test.xz", "45248f451a46bace9a234ece542aeadb66ea52e3c078f136d4b2c069cb38b1cd"),
         ),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from math import sqrt
+from math import prod, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trainables.data import DatasetRequest
 from tuner.errors import InputError
+from tuner.privacy.accountant.filters import OneRelease
 from tuner.study.promotion import each_level
 from tuner.sweep.identity import admit_open_use
 from tuner.sweep.preflight import ReadySearch, build_model, check_model, prepare, running_own_model
@@ -27,6 +28,7 @@ _NOISE: Final = 6.0
 _LEARNING_RATE: Final = 1e-3
 _FEWEST: Final = 32
 _RANDOM_RECORDS: Final = 40
+_RELEASED_ROWS: Final = 200_000
 
 
 def audit_command(
@@ -61,6 +63,8 @@ def audit_command(
             "nothing to audit.",
         )
     check_model(prepared)
+    if isinstance(plan.training_filter, OneRelease):
+        return _audit_release(prepared, plan.training_filter)
     if public is not None:
         records = _public_records(prepared, public, most=canaries)
     else:
@@ -113,6 +117,30 @@ def audit_command(
         "canaries": asdict(found),
         "sensitivity": moved,
         "ok": bool(found.epsilon_at_least <= claim and moved["largest_ratio"] <= 1 and not found.unexplained),
+    }
+
+
+def _audit_release(prepared: ReadySearch, limit: OneRelease) -> dict[str, Any]:
+    """Audit the draw of a release on made-up records. The model does not matter, because it reads the release alone."""
+    from trainables.audit.released import audit_release, probe_clip
+    from trainables.release.draw import Randomiser
+
+    plan, about, each = prepared.plan, prepared.about, limit.randomiser
+    randomiser = Randomiser(clip=each.clip, noise=each.noise, label_epsilon=each.label_epsilon, classes=each.classes)
+    claim = limit.claim(plan.delta)
+    found = audit_release(randomiser, size=prod(about.input_shape), rows=_RELEASED_ROWS, delta=plan.delta)
+    moved = probe_clip(randomiser, input_shape=about.input_shape)
+    return {
+        "experiment": prepared.experiment.name,
+        "method": plan.method,
+        "model": plan.model,
+        "parameters": {},
+        "records": "made-up",
+        "mechanism": limit.body(),
+        "claim": {"epsilon": claim, "delta": plan.delta, "unit": "record"},
+        "canaries": asdict(found),
+        "sensitivity": {"unit": "record", **asdict(moved)},
+        "ok": bool(found.epsilon_at_least <= claim and moved.largest_ratio <= 1),
     }
 
 
@@ -215,13 +243,17 @@ def audit_text(values: dict[str, Any]) -> str:
     found, claim, moved, how = (values[name] for name in ("canaries", "claim", "sensitivity", "mechanism"))
     bound = found["epsilon_at_least"]
     on = "made-up records" if values["records"] == "made-up" else f"the public records of {values['records']}"
+    if "steps" in how:
+        run = f" ({how['steps']} steps, sample rate {how['sample_rate']:g}, noise {how['noise_multiplier']:g})"
+        moves = "moves the clipped sum by"
+    else:
+        run, moves = f" (one row: clip {how['clip']:g}, noise {how['noise']:g})", "is after the clip as long as"
     lines = [
         f"audit of {values['method']} with {values['model']}, on {on}; nothing was charged",
-        f"  claim of the audited run    ε = {claim['epsilon']:.3g} at δ = {claim['delta']:g} ({how['steps']} steps, "
-        f"sample rate {how['sample_rate']:g}, noise {how['noise_multiplier']:g})",
+        f"  claim of the audited run    ε = {claim['epsilon']:.3g} at δ = {claim['delta']:g}{run}",
         f"  lower bound of its true ε   {bound:.3g} ({found['right']} of {found['guesses']} guesses right, confidence "
         f"{found['confidence']:.0%})",
-        f"  sensitivity                 one {moved['unit']} more moves the clipped sum by at most "
+        f"  sensitivity                 one {moved['unit']} more {moves} at most "
         f"{moved['largest_ratio']:.3f} of what the noise covers ({moved['samples']} samples tried)",
         f"  update                      {_told(found['unexplained'])}",
     ]
