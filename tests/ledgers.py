@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tuner.privacy.accountant.filters import CouponBook, Filter, Sealed, TotalSteps
+from tuner.privacy.accountant.filters import CouponBook, Filter, OneRelease, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.accountant.noisy_records import NoisyRecords
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger.division import Division
 from tuner.privacy.ledger.entries import GENESIS, Entry, canonical, entry_hash
@@ -27,6 +28,7 @@ RELEASE = SampledGaussian(1.0, 50.0)
 TRAINING_STEPS = TotalSteps(MECHANISM, 1000)
 BOOK = CouponBook(((MECHANISM, 10), (CHEAP, 20)))
 SEALED = Sealed(RunLaw(name="geometric", mean=2.0), 60, ((CHEAP, 5),))
+NOISY = OneRelease(NoisyRecords(clip=1.0, noise=3.0, label_epsilon=1.0, classes=3), 100)
 SCORES = {"validation": TotalSteps(RELEASE, 6), "validation_claim": (1.0, 1e-6)}
 
 OWNERS_WORD = {"user_key": "patient number", "pairs": "0" * 64}

@@ -24,6 +24,12 @@ __all__ = [
 ]
 
 EXPLANATIONS: dict[str, str] = {
+    # releases
+    "release-unreadable": "The charged release cannot be read, or is not the one that was charged. Restore the file "
+    "from a copy, or start a new search, which draws and charges a new release.",
+    "release-damaged": "The stored release has another form than dp-tuner writes. Start a new search.",
+    "method-not-on-release": "A training on a release needs a method for releases and the file of one. Please report "
+    "this as a bug.",
     # hyper-parameters; the explanations of other codes are in search_spaces.errors
     "method-unknown": "There is no training method of this name. Check the spelling. The message suggests a name.",
     "method-not-importable": (
@@ -178,6 +184,17 @@ EXPLANATIONS: dict[str, str] = {
     "public-size-missing": (
         "The sample rate needs a PUBLIC number of records or users, because the exact number in the file is private. "
         "Declare dataset.public_size or dataset.public_users."
+    ),
+    "metric-of-task": (
+        "The task has no such score: a regression has only validation_loss, and an AUC needs two classes. Choose "
+        "another search.metric."
+    ),
+    "task-mismatch": (
+        "The task of the training must fit the labels of the data set. Write the task that the message names."
+    ),
+    "task-of-users": (
+        "A regression protects records only. A user with few records would have labels that add nothing, and no number "
+        "can mark them. Write `unit: record`."
     ),
     "records-per-user-invalid": "dataset.records_per_user must be a whole number of at least 1.",
     "users-missing": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from search_spaces import PARAMETERS, Limits, Words
 from search_spaces.optimizers import ADAM, NOISE_FLOOR, SGD
@@ -38,6 +38,7 @@ class Hyperparameters:
     """Hyper-parameters of every method.
 
     Attributes:
+        on_release: whether the method trains on a release of the records, instead of by private steps on the records.
         batch_size: EXPECTED batch size under Poisson sampling. ε depends on it.
         steps: number of private steps of the trial. ε depends on it.
         noise_multiplier: standard deviation of the noise divided by the clipping norm; 0 is not private. ε depends on
@@ -62,6 +63,7 @@ class Hyperparameters:
         HyperparameterError: a value is illegal. The message has all problems, one on each line.
     """
 
+    on_release: ClassVar[bool] = False
     batch_size: int
     steps: int
     noise_multiplier: float

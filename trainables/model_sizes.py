@@ -9,8 +9,10 @@ from typing import Final
 
 __all__ = ["dimension_of", "family_of"]
 
+# Widths of the hidden layers; 0 is the size of an input.
 _HIDDEN: Final[Mapping[str, tuple[int, ...]]] = {
     "logistic_regression": (),
+    "mlp_input": (0,),
     "mlp_64": (64,),
     "mlp_256": (256,),
     "mlp_256_256": (256, 256),
@@ -42,7 +44,8 @@ def dimension_of(model: str, *, input_shape: tuple[int, ...], classes: int, froz
 def _layers(model: str, input_shape: tuple[int, ...], classes: int) -> dict[str, int] | None:
     """Return the number of parameters of each layer, by its name in the built model."""
     if model in _HIDDEN:
-        dense = _dense(prod(input_shape), *_HIDDEN[model], classes)
+        size = prod(input_shape)
+        dense = _dense(size, *(width or size for width in _HIDDEN[model]), classes)
         return {str(1 + 2 * place): size for place, size in enumerate(dense)}
     names, sizes_of = _OTHERS.get(model, ((), None))
     sizes = None if sizes_of is None else sizes_of(input_shape, classes)

@@ -123,7 +123,7 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...], *, code: str 
 
 
 def _perceptron(*widths: int) -> Callable[[_Style], nn.Module]:
-    """Return a function that builds a perceptron with these widths of the hidden layers."""
+    """Return a function that builds a perceptron with these widths of the hidden layers; 0 is the size of an input."""
 
     def builder(style: _Style) -> nn.Module:
         if not widths and style.normalization != "none":
@@ -133,7 +133,8 @@ def _perceptron(*widths: int) -> Callable[[_Style], nn.Module]:
             )
         layers: list[nn.Module] = [nn.Flatten()]
         size = prod(style.input_shape)
-        for width in widths:
+        for given in widths:
+            width = given or size
             layers += [nn.Linear(size, width), *style.after(width)]
             size = width
         return nn.Sequential(*layers, nn.Linear(size, style.classes))
@@ -213,6 +214,7 @@ def _next_word(style: _Style) -> nn.Module:
 
 _BUILDERS: Final[Mapping[str, Callable[[_Style], nn.Module]]] = {
     "logistic_regression": _perceptron(),
+    "mlp_input": _perceptron(0),
     "mlp_64": _perceptron(64),
     "mlp_256": _perceptron(256),
     "mlp_256_256": _perceptron(256, 256),

@@ -34,8 +34,12 @@ class TrainingSpec:
         device: 'auto', 'cpu' or 'cuda'.
         score_noise: standard deviation of the noise on the number of right validation answers, finite and above 0. The
             score is then protected and charged. With None, validation scores are exact.
+        metric: score that the search compares, a key of `trainables.tasks.METRICS`.
         initial: checkpoint of another training, from whose weights this training starts. Its weights must be public or
             charged. None starts from the public initialisation.
+        release: file of the charged release on which a method with `on_release` trains.
+        release_sha256: checksum of this file, which the ledger holds.
+        labels_kept: probability with which the release reports a label as it is.
         start: PUBLIC weights of the public initialisation. With None, the seed alone decides it.
         freeze: names of layers that are not trained.
     """
@@ -60,7 +64,11 @@ class TrainingSpec:
     threads: int | None = None
     device: str = "auto"
     score_noise: float | None = None
+    metric: str = "validation_accuracy"
     initial: str | None = None
+    release: str | None = None
+    release_sha256: str = ""
+    labels_kept: float = 1.0
     start: StartWeights | None = None
     freeze: tuple[str, ...] = ()
 
@@ -86,12 +94,12 @@ def check_privacy(spec: TrainingSpec) -> None:
 
 
 def spec_fingerprint(spec: TrainingSpec) -> str:
-    """Return a hash of all fields except the threads, the device, the secret key, paths of files and `initial`.
+    """Return a hash of all fields except threads, device, secret key, paths of files and `initial`.
 
     A checkpoint contains the weights that a training reached from `initial`.
     """
     values = asdict(spec)
-    for name in ("threads", "device", "replay_key", "initial"):
+    for name in ("threads", "device", "replay_key", "initial", "release"):
         del values[name]
     del values["dataset"]["data_dir"]
     if spec.start is not None:

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import shutil
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,110 +15,13 @@ from typing import Any, Final
 from unittest import mock
 
 import numpy as np
-import yaml
 
+from benchmarks.audit.bench import RECORDS, Bench, Said, copy_ledger
 from benchmarks.audit.models import TRIGGER
-from benchmarks.audit.state import forget_records, masked
+from benchmarks.audit.state import masked
 from benchmarks.harness import Results, Settings, Table, at_most
 
 BARS = {"breaks.open": at_most(0), "breaks.controls_failed": at_most(0)}
-
-_RECORDS, _SIDE, _CLASSES = 60, 4, 3
-_EXPERIMENT: Final[dict[str, Any]] = {
-    "schema": 1,
-    "name": "break",
-    "dataset": {"name": "own", "path": "own.npz", "public_size": _RECORDS, "validation": {"fraction": 0.3}},
-    "trainable": {"method": "dp_sgd", "model": "logistic_regression", "batch_size": 15, "epochs": 4},
-    "privacy": {"epsilon": 9.0, "delta": 1e-3, "noise_multiplier": 2.0},
-    "search": {"trials": 1, "sampler": "random", "rungs": 1, "space": {"learning_rate": {"log_uniform": [0.05, 0.2]}}},
-}
-
-
-@dataclass(frozen=True)
-class Said:
-    """What a command answered."""
-
-    code: int
-    text: str
-
-    @property
-    def refused(self) -> bool:
-        """Whether it refused by an error of its own."""
-        return self.code in (1, 2, 3) and "error:" in self.text and "Traceback" not in self.text
-
-
-class Bench:
-    """The commands in a folder of their own."""
-
-    def __init__(self, folder: Path, mlflow: Path) -> None:
-        self.folder = folder
-        (folder / "runs").mkdir(parents=True)
-        shutil.copy(mlflow, folder / "runs" / "mlflow.db")
-
-    def __call__(self, *words: str) -> Said:
-        """Run a command."""
-        from click.testing import CliRunner
-
-        from tuner.cli.app import cli
-
-        forget_records()
-        with contextlib.chdir(self.folder), warnings.catch_warnings():
-            warnings.simplefilter("always")
-            done = CliRunner().invoke(cli, words)
-        if done.exception is not None and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        return Said(done.exit_code, done.stdout + done.stderr)
-
-    def write(self, file: str = "break.yaml", **changes: object) -> str:
-        """Write an experiment file with changes, ``section__key=value``."""
-        values = json.loads(json.dumps(_EXPERIMENT))
-        for key, value in {"ledger": f"sqlite:///{self.folder}/runs/ledger.db", **changes}.items():
-            *sections, last = key.split("__")
-            place = values
-            for section in sections:
-                place = place.setdefault(section, {})
-            place[last] = value
-        (self.folder / file).write_text(yaml.safe_dump(values))
-        return file
-
-    def records(
-        self, file: str = "own.npz", *, key: int = 0, more: tuple[float, ...] | None = None, **arrays: np.ndarray
-    ) -> None:
-        """Write records, and one more with these first values."""
-        draw = np.random.default_rng(key)
-        x = draw.normal(size=(_RECORDS, 1, _SIDE, _SIDE))
-        y = draw.integers(0, _CLASSES, _RECORDS)
-        test = draw.normal(size=(30, 1, _SIDE, _SIDE)), np.arange(30) % _CLASSES
-        users = np.array([f"u{number % 30}" for number in range(_RECORDS)])
-        if more is not None:
-            record = np.full(_SIDE**2, more[-1])
-            record[: len(more)] = more
-            x, y = np.concatenate([x, record.reshape(1, 1, _SIDE, _SIDE)]), np.append(y, 0)
-            users = np.append(users, "new")
-        fields = {"x_train": x, "y_train": y, "x_test": test[0], "y_test": test[1], "user_train": users}
-        np.savez(self.folder / file, **{**fields, "classes": np.int64(_CLASSES), **arrays})
-
-    def enter_public(self, name: str, *, key: int) -> Said:
-        """Write records, and let the owner enter them as public."""
-        self.records(f"{name}.npz", key=key)
-        return self("budget", "public", name, f"{name}.npz", "--ledger", f"sqlite:///{self.folder}/runs/ledger.db")
-
-    def entries(self) -> int:
-        """Return the number of entries of the ledger; 0 without one."""
-        import sqlite3
-
-        path = self.folder / "runs" / "ledger.db"
-        if not path.exists():
-            return 0
-        with contextlib.closing(sqlite3.connect(path)) as raw:
-            return int(raw.execute("SELECT count(*) FROM entries").fetchone()[0])
-
-    def sweep_states(self) -> list[str]:
-        """Return the states in all status files, and whether there is a winner."""
-        found = [
-            json.loads(path.read_text()).get("state", "") for path in sorted(self.folder.glob("runs/*/status.json"))
-        ]
-        return [*found, str(len(list(self.folder.glob("runs/*/winner.json"))))]
 
 
 @dataclass(frozen=True)
@@ -168,7 +68,7 @@ _PER_USER: Final[dict[str, Any]] = {
     "dataset": {
         "name": "own",
         "path": "own.npz",
-        "public_size": _RECORDS,
+        "public_size": RECORDS,
         "public_users": 30,
         "records_per_user": 2,
         "validation": {"fraction": 0.3},
@@ -209,7 +109,7 @@ def redivided_users(make: Make) -> Seen:
     bench.records()
     file = bench.write(**_PER_USER)
     first, control = bench("run", file, "--local"), bench("run", file, "--local")
-    bench.records(user_train=np.array([f"v{number}" for number in range(_RECORDS)]))
+    bench.records(user_train=np.array([f"v{number}" for number in range(RECORDS)]))
     second = bench("run", file, "--local")
     return Seen(_last(second), not second.refused, first.code == control.code == 0)
 
@@ -220,9 +120,9 @@ def restored_ledger(make: Make) -> Seen:
     bench.records()
     bench("run", bench.write(search__trials=1), "--local")
     copy = bench.folder / "copy.db"
-    _copy_ledger(bench.folder / "runs" / "ledger.db", copy)
+    copy_ledger(bench.folder / "runs" / "ledger.db", copy)
     control = bench("resume", "break", "--local", "--set", "search.trials=2")
-    _copy_ledger(copy, bench.folder / "runs" / "ledger.db")
+    copy_ledger(copy, bench.folder / "runs" / "ledger.db")
     said = bench("resume", "break", "--local", "--set", "search.trials=3")
     return Seen(_last(said), not said.refused, control.code == 0)
 
@@ -232,16 +132,16 @@ def public_search_on_a_private_set(make: Make) -> Seen:
     bench = _capped(make)
     bench.records("other.npz", key=1)
     public = {
-        "dataset": {"name": "other", "path": "other.npz", "public_size": _RECORDS},
+        "dataset": {"name": "other", "path": "other.npz", "public_size": RECORDS},
         "privacy__accounting": "public",
     }
     before = bench.entries()
-    file = bench.write("p.yaml", **public, search__public={"name": "own", "path": "own.npz", "public_size": _RECORDS})
+    file = bench.write("p.yaml", **public, search__public={"name": "own", "path": "own.npz", "public_size": RECORDS})
     said = bench("run", file, "--local")
     bench.enter_public("open", key=2)
     ledger = f"sqlite:///{bench.folder}/runs/ledger.db"
     bench("budget", "set", "other", "--epsilon", "9", "--delta", "1e-3", "--ledger", ledger)
-    file = bench.write("q.yaml", **public, search__public={"name": "open", "path": "open.npz", "public_size": _RECORDS})
+    file = bench.write("q.yaml", **public, search__public={"name": "open", "path": "open.npz", "public_size": RECORDS})
     control = bench("run", file, "--local")
     told = said.refused or _void(bench)
     return Seen(_last(said), not told, control.code == 0 and bench.entries() > before)
@@ -252,7 +152,7 @@ def non_private_search_on_a_capped_set(make: Make) -> Seen:
     bench = _capped(make)
     said = bench("run", bench.write("n.yaml", privacy__private=False), "--local")
     bench.enter_public("open", key=2)
-    other = {"dataset": {"name": "open", "path": "open.npz", "public_size": _RECORDS}}
+    other = {"dataset": {"name": "open", "path": "open.npz", "public_size": RECORDS}}
     control = bench("run", bench.write("m.yaml", privacy__private=False, **other), "--local")
     return Seen(_last(said), not (said.refused or _void(bench)), control.code == 0)
 
@@ -283,11 +183,11 @@ def identity_answers(make: Make) -> Seen:
     for key in (0, 5):
         bench = make()
         bench.records("secret.npz")
-        file = bench.write("first.yaml", dataset={"name": "own", "path": "secret.npz", "public_size": _RECORDS})
+        file = bench.write("first.yaml", dataset={"name": "own", "path": "secret.npz", "public_size": RECORDS})
         bench("run", file, "--local")
         bench.records("guess.npz", key=key)
-        guess = {"name": "guess", "path": "guess.npz", "public_size": _RECORDS}
-        public = {"dataset": {"name": "own", "path": "secret.npz", "public_size": _RECORDS}, "search__public": guess}
+        guess = {"name": "guess", "path": "guess.npz", "public_size": RECORDS}
+        public = {"dataset": {"name": "own", "path": "secret.npz", "public_size": RECORDS}, "search__public": guess}
         answers = (
             bench("run", bench.write("g.yaml", **public, privacy__accounting="public"), "--local"),
             bench("run", bench.write("h.yaml", dataset=guess), "--local"),
@@ -432,14 +332,3 @@ def _capped(make: Make) -> Bench:
     ledger = f"sqlite:///{bench.folder}/runs/ledger.db"
     bench("budget", "set", "own", "--epsilon", "9", "--delta", "1e-3", "--ledger", ledger)
     return bench
-
-
-def _copy_ledger(source: Path, target: Path) -> None:
-    import sqlite3
-
-    for path in (target, *target.parent.glob(f"{target.name}-*")):
-        path.unlink(missing_ok=True)
-    with contextlib.closing(sqlite3.connect(source)) as old, contextlib.closing(sqlite3.connect(target)) as new:
-        old.backup(new)
-        new.commit()
-    os.chmod(target, 0o600)

@@ -11,6 +11,14 @@ _CANARIES = "tests/trainables/audit/test_one_run.py::test_the_bound_of_a_small_c
 
 FAULTS: tuple[Fault, ...] = (
     Fault(
+        name="correction-by-the-drawn-noise",
+        breaks="the corrected Adam takes off the noise that was drawn, so that its steps show gradients without noise",
+        file="trainables/engine/step.py",
+        old="        self.noise_draws += 1\n",
+        new="        self.noise_draws += 1\n        self._update._variance = (noised - clipped).square() / b**2\n",
+        test="tests/trainables/audit/test_one_run.py::test_the_weights_follow_from_the_noised_gradients_alone",
+    ),
+    Fault(
         name="clip-of-the-mean-seen-by-the-probe",
         breaks="the mean norm is clipped and not each record, so one record is not bounded",
         file="trainables/engine/clip.py",

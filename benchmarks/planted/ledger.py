@@ -37,7 +37,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/chain.py",
         old="            state = replace(state, damage=error)\n",
         new="            raise error from None\n",
-        test="tests/privacy/ledger/test_store.py::test_a_damaged_data_set_cannot_lay_claim_to_anothers_records",
+        test="tests/privacy/ledger/test_store_damage.py::test_a_damaged_data_set_cannot_lay_claim_to_anothers_records",
     ),
     Fault(
         name="records-of-a-damaged-data-set-are-free",
@@ -45,7 +45,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/chain.py",
         old="fingerprints=state.fingerprints | ({known} if isinstance(known, str) else set()),",
         new="fingerprints=frozenset(),",
-        test="tests/privacy/ledger/test_store.py"
+        test="tests/privacy/ledger/test_store_damage.py"
         "::test_a_damaged_data_set_is_refused_by_itself_and_its_records_and_names_stay_taken",
     ),
     Fault(
@@ -299,7 +299,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/rules.py",
         old="    if found != entry.hash:\n",
         new="    if len(found) != len(entry.hash):\n",
-        test="tests/privacy/ledger/test_store.py::test_any_change_is_noticed_on_opening_and_by_verify",
+        test="tests/privacy/ledger/test_store_damage.py::test_any_change_is_noticed_on_opening_and_by_verify",
     ),
     Fault(
         name="lost-tail-not-noticed",
@@ -307,7 +307,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/ledger/chain.py",
         old="            if heads.get(name) != folded.get(name) and state.damage is None:",
         new="            if name not in heads and state.damage is None:",
-        test="tests/privacy/ledger/test_store.py::test_any_change_is_noticed_on_opening_and_by_verify",
+        test="tests/privacy/ledger/test_store_damage.py::test_any_change_is_noticed_on_opening_and_by_verify",
     ),
     Fault(
         name="forged-claim-not-recomputed",
@@ -345,7 +345,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="first-cap-set-twice",
         breaks="a later run replaces the cap that the owner set on first use",
-        file="tuner/privacy/ledger/ledger.py",
+        file="tuner/privacy/ledger/owner.py",
         old="            if state is not None and state.cap is not None:\n",
         new="            if state is not None and state.cap is not None and state.cap.epsilon > epsilon:\n",
         test="tests/cli/test_budget.py::test_two_first_runs_set_one_cap",

@@ -17,9 +17,10 @@ BUILT = {**WORKLOADS, **HELD_OUT}
 @pytest.mark.parametrize(("name", "workload"), BUILT.items(), ids=list(BUILT))
 def test_the_arms_differ_only_as_they_say(name: str, workload: Workload) -> None:
     told = {**{each: values[0] for each, values in workload.grid.items()}, **workload.fixed}
+    dataset = {"name": workload.dataset, **({"path": "own.npz", "public_size": 9000} if workload.own_file else {})}
     experiments = {
         arm: parse_experiment(
-            json.dumps(experiment_file(workload, Run(workload=name, arm=arm, epsilon=1.0, seed=2), told))
+            json.dumps(experiment_file(workload, Run(workload=name, arm=arm, epsilon=1.0, seed=2), told, dataset))
         )
         for arm in arms_of(workload)
         if arm != "auto"  # which arm it takes is decided by the plan

@@ -119,7 +119,8 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from sweep_fakes import FileLedger, Recorder, Sweep
+from ledger_fakes import FileLedger
+from sweep_fakes import Recorder, Sweep
 import optuna
 
 def die(*_, **__):

@@ -9,7 +9,8 @@ from typing import Any
 
 import optuna
 import pytest
-from sweep_fakes import METRIC, RUNGS, STEPS, FakeSpace, Held, MemoryLedger
+from ledger_fakes import Held, MemoryLedger
+from sweep_fakes import METRIC, RUNGS, STEPS, FakeSpace
 
 from tuner.executors.base import act
 from tuner.study import views

@@ -9,7 +9,8 @@ import optuna
 import pytest
 from driver_fakes import Crash, driver_of, dying, random_study, run_through, started, states
 from errors_helper import raises_code
-from sweep_fakes import METRIC, RUNGS, STEPS, MemoryLedger, Recorder
+from ledger_fakes import MemoryLedger
+from sweep_fakes import METRIC, RUNGS, STEPS, Recorder
 
 from tuner.errors import InputError
 from tuner.study import views

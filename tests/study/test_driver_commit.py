@@ -11,7 +11,8 @@ import pytest
 from driver_fakes import Machine, driver_of, dying, random_study, run_through, started
 from hypothesis import given
 from hypothesis import strategies as st
-from sweep_fakes import FakeSpace, MemoryLedger
+from ledger_fakes import MemoryLedger
+from sweep_fakes import FakeSpace
 
 from search_spaces import LogUniform, SearchSpace, parse_space
 from tuner.errors import BudgetRefusedError, TunerError

@@ -10,7 +10,8 @@ import pytest
 from driver_fakes import Machine, driver_of, dying, run_through, started
 from hypothesis import given
 from hypothesis import strategies as st
-from sweep_fakes import MemoryLedger, Recorder
+from ledger_fakes import MemoryLedger
+from sweep_fakes import Recorder
 
 from search_spaces.domains import Suggest
 from tuner.study import views

@@ -8,8 +8,9 @@ import optuna
 import pytest
 from covering import pairs
 from driver_fakes import dying, run_through, started, states
+from ledger_fakes import MemoryLedger
 from optuna.study import Study
-from sweep_fakes import METRIC, RUNGS, STEPS, MemoryLedger
+from sweep_fakes import METRIC, RUNGS, STEPS
 from unimodal_fakes import (
     ABOUT,
     PATHS,

@@ -8,10 +8,11 @@ from covering import pairs
 from driver_fakes import Machine, dying, run_through, started, states
 from hypothesis import given
 from hypothesis import strategies as st
+from ledger_fakes import MemoryLedger
 from optuna.pruners import BasePruner
 from optuna.study import Study
 from optuna.trial import FrozenTrial
-from sweep_fakes import METRIC, STEPS, MemoryLedger, Recorder
+from sweep_fakes import METRIC, STEPS, Recorder
 from unimodal_fakes import (
     ABOUT,
     PATHS,

@@ -11,7 +11,8 @@ import pytest
 from driver_fakes import Machine, driver_of, random_study
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sweep_fakes import MemoryLedger, Recorder
+from ledger_fakes import MemoryLedger
+from sweep_fakes import Recorder
 from test_driver_shapes import CHEAPEST, PricedSpace, book, make_study, scored
 from test_driver_shapes import RUNGS as SHAPED_RUNGS
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import optuna
 from driver_fakes import driver_of
+from ledger_fakes import MemoryLedger
 from optuna.pruners import BasePruner
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial
-from sweep_fakes import METRIC, RUNGS, STEPS, MemoryLedger
+from sweep_fakes import METRIC, RUNGS, STEPS
 
 from search_spaces.domains import Scalar, Suggest
 from tuner.executors.base import act

@@ -27,7 +27,7 @@ from trainables.engine.step import Mechanism, PrivateStep, noise_variance
 from trainables.engine.sums import LARGE as LARGE_SUMS
 from trainables.engine.sums import SMALL as SMALL_SUMS
 from trainables.hyperparameters import Hyperparameters
-from trainables.methods import METHODS, from_parameters
+from trainables.methods import STEP_METHODS, from_parameters
 from trainables.own_method import OwnMethod
 from trainables.start import freeze_layers
 
@@ -392,4 +392,4 @@ def test_a_large_model_in_float32_equals_the_naive_loop(choice: dict[str, Any], 
 
 
 def test_the_cases_cover_every_method() -> None:
-    assert set(OPTIONS) == set(METHODS)
+    assert set(OPTIONS) == set(STEP_METHODS)

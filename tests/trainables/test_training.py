@@ -22,7 +22,7 @@ from trainables.charge import LEASE_STEPS
 from trainables.data import DatasetRequest, Splits
 from trainables.engine.average import WeightAverage
 from trainables.errors import DatasetError, GateError, HyperparameterError, InfrastructureError, TrainableError
-from trainables.methods import METHODS
+from trainables.methods import STEP_METHODS
 from trainables.training import PrivateTraining, TrainingSpec
 
 pytestmark = pytest.mark.usefixtures("fake_data")
@@ -92,7 +92,7 @@ def test_a_refused_lease_takes_no_step_and_draws_nothing(trained: Trained, charg
 # -- learning and scoring --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", STEP_METHODS)
 def test_every_method_learns(method: str, trained: Trained) -> None:
     training = trained(40, method=method, steps=40, parameters={"learning_rate": 0.5}, private=False, noise_seed=1)
     assert training.evaluate()["validation_accuracy"] > 0.9

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from trainables.engine.per_sample import PerSampleSource
 from trainables.engine.random import Generator, SecureGenerator, SeededGenerator
@@ -19,6 +20,14 @@ Trained = Callable[..., PrivateTraining]
 
 # Every record in every batch and no noise: what a step does is then no matter of chance.
 EXACT: dict[str, Any] = {"private": False, "noise_seed": 1, "noise_multiplier": 0.0, "sample_rate": 1.0}
+
+MARK = 12345.0
+"""Value of a marked record, for which a fake raises."""
+
+
+def marked(x: Tensor) -> bool:
+    """Return whether one of these inputs is marked."""
+    return bool((x.flatten(1) == MARK).any())
 
 
 @dataclass

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import sqrt
+from typing import Final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 
 from trainables.audit.bound import CONFIDENCE, epsilon_lower_bound, planned_guesses
@@ -15,9 +16,14 @@ from trainables.audit.canaries import Canaries
 from trainables.charge import NoCharge
 from trainables.engine.clip import clip_factors
 from trainables.engine.objective import Points
+from trainables.engine.step import noise_variance
+from trainables.engine.task_losses import each_loss
+from trainables.engine.update import decoupled_decay
 from trainables.training import PrivateTraining, TrainingSpec
 
 __all__ = ["AuditResult", "Observation", "WatchedTraining", "audit_run", "expected_separation", "scores"]
+
+_REPLAYED: Final = 20  # steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +37,8 @@ class AuditResult:
         delta: δ of the claim.
         confidence: probability with which the bound is not above the true ε.
         epsilon_at_least: the lower bound of ε; 0 if the guesses show nothing.
+        unexplained: largest difference of a weight from the one that follows from the noised gradients and public
+            numbers alone. Above 0, the update saw something else. None with the schedule gen, whose rate is released.
     """
 
     canaries: int
@@ -39,14 +47,16 @@ class AuditResult:
     delta: float
     confidence: float
     epsilon_at_least: float
+    unexplained: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What an observer of one step sees: θ before the step, and the noised gradient g̃, both of shape (d,)."""
+    """What an observer of one step sees: θ before the step, the noised gradient g̃, both of shape (d,), and the rate."""
 
     theta: Tensor
     gradient: Tensor
+    learning_rate: float
 
 
 class WatchedTraining(PrivateTraining):
@@ -61,13 +71,39 @@ class WatchedTraining(PrivateTraining):
     ) -> None:
         super().__init__(spec, NoCharge(), splits=canaries.splits(entered))
         step = self._private_step
-        postprocess = step._stages.postprocess
+        self._own = step._stages
+        self._seen: list[Observation] = []
+        postprocess = self._own.postprocess
 
         def watched(gradient: Tensor) -> Tensor:
-            watch(self, Observation(theta=self._theta, gradient=gradient.clone()))
+            seen = Observation(theta=self._theta, gradient=gradient.clone(), learning_rate=self.learning_rate)
+            if len(self._seen) < _REPLAYED:
+                self._seen.append(seen)
+            watch(self, seen)
             return postprocess(gradient)
 
         step._stages = replace(step._stages, postprocess=watched)
+
+    def unexplained(self) -> float | None:
+        """Return the largest difference of a weight from a replay of the first steps, or None with the schedule gen.
+
+        The replay is a function of the noised gradients and public numbers: the method's post-processing and a new
+        optimizer. So a difference means that a step depends on the records in another way.
+        """
+        if self._probes is not None or not self._seen:
+            return None
+        mechanism, theta = self._private_step.mechanism, self._seen[0].theta
+        variance = noise_variance(mechanism, self._own, like=theta)
+        update = self._hyperparameters.update(theta, variance=lambda: variance)
+        after = [*(each.theta for each in self._seen[1:]), *([self._theta] if self.step == len(self._seen) else [])]
+        largest = 0.0
+        for seen, reached in zip(self._seen, after, strict=False):
+            direction = update.direction(self._own.postprocess(seen.gradient.clone()))
+            decay = self._own.decoupled_weight_decay
+            expected = decoupled_decay(seen.theta, direction, learning_rate=seen.learning_rate, weight_decay=decay)
+            both = torch.stack([expected, reached]).double().nan_to_num()
+            largest = max(largest, float((both[0] - both[1]).abs().max()))
+        return largest
 
     def clip_weights(self, theta: Tensor, canaries: Canaries) -> tuple[Tensor, Tensor]:
         """Return each canary's clip factor and the length of its clipped gradient at θ, both of shape (m,), float64."""
@@ -85,7 +121,7 @@ class WatchedTraining(PrivateTraining):
 
         def losses(theta: Tensor) -> Tensor:
             logits = functional_call(self._model, self._layout.views(theta), (canaries.inputs,))
-            return nn.functional.cross_entropy(logits, canaries.targets, reduction="none")
+            return each_loss(self._task)(logits, canaries.targets)
 
         # The derivative of Σ_j w_j g_j along g̃ with respect to w has the products as entries.
         theta, direction = observed.theta.clone().requires_grad_(), observed.gradient
@@ -136,7 +172,7 @@ def audit_run(
         generator = torch.Generator()
         generator.seed()
     entered = torch.rand(len(canaries), generator=generator) < 0.5
-    found = scores(spec, canaries, entered)
+    found, training = _watched_run(spec, canaries, entered)
     guessed = found.abs().argsort(descending=True)[:guesses]
     right = int(((found > 0) == entered)[guessed].sum())
     return AuditResult(
@@ -148,6 +184,7 @@ def audit_run(
         epsilon_at_least=epsilon_lower_bound(
             canaries=len(canaries), guesses=guesses, right=right, delta=delta, confidence=confidence
         ),
+        unexplained=training.unexplained(),
     )
 
 
@@ -156,6 +193,11 @@ def scores(spec: TrainingSpec, canaries: Canaries, entered: Tensor) -> Tensor:
 
     The score of a canary is computed from what the training shows and from the canary, never from `entered`.
     """
+    return _watched_run(spec, canaries, entered)[0]
+
+
+def _watched_run(spec: TrainingSpec, canaries: Canaries, entered: Tensor) -> tuple[Tensor, WatchedTraining]:
+    """Train, and return the scores (`scores`) and the training."""
     total = torch.zeros(len(canaries), dtype=torch.float64)
     squares = torch.zeros_like(total)
 
@@ -174,4 +216,4 @@ def scores(spec: TrainingSpec, canaries: Canaries, entered: Tensor) -> Tensor:
     ):  # canaries with one label have a part of their gradients in common
         same = canaries.targets == label
         found[same] -= found[same].mean()
-    return found
+    return found, training

@@ -9,12 +9,19 @@
 from __future__ import annotations
 
 from trainables.data.requests import DatasetInfo, FileInfo
-from trainables.data.tabular import ADULT, BANK, WISCONSIN
+from trainables.data.tabular import ADULT, BANK, CREDIT_CARD, KDDCUP, WISCONSIN
+from trainables.tasks import REGRESSION
 
-__all__ = ["CONTEXT", "DATASETS", "TEST_FRACTION", "VOCABULARY"]
+__all__ = ["CONTEXT", "DATASETS", "KDDCUP_FRACTION", "REGRESSIONS", "TEST_FRACTION", "VOCABULARY"]
+
+REGRESSIONS = {"regression_1d": (10.0,), "regression_2d": (10.0, 5.0)}
+"""Synthetic regressions of the weight-decay paper (5.1 and 5.2): name → true weights."""
 
 TEST_FRACTION = 0.2
 """Fraction of the records in the test set, for data sets without an official test set. A hash selects the records."""
+
+KDDCUP_FRACTION = 70_000 / 494_021
+"""Fraction of KDD Cup's rows that are used, about as many as papers use. A hash of the row's number selects them."""
 
 CONTEXT = 4
 """Number of words in an input of next-word prediction."""
@@ -241,6 +248,42 @@ _ALL = (
     ),
     _info(
         (
+            FileInfo(
+                "kddcup.data_10_percent.xz",
+                "e661b70349d6b4595aebd2b8b38300e7d4d10ce95d6426c4bd52411431250a5b",
+            ),
+        ),
+        name="kddcup99",
+        public_train_size=56_217,
+        test_size=14_290,
+        input_shape=(KDDCUP.width,),
+        classes=2,
+        content_sha256="d60172ea6a0a39983807d451e6a3525fae1f1ef60610490be7f385229a47922f",
+        records_sha256="ecc2025a611ea7312a819736e3bf005c5b8a3a4ae80df9907e00363e9cb322da",
+        provenance="KDD Cup 1999 (UCI KDD Archive), about 70 000 rows of the official 10 % sample, which a hash of the "
+        "row's number selects; normal against attack; a fifth is our public test split",
+        licence="CC BY 4.0",
+    ),
+    _info(
+        (
+            FileInfo(
+                "creditcard_984_seed0.csv.xz",
+                "0927d4ece8cc50e29586a72de1c7452bdd6d4d1c75b9922f92bc9340d268172b",
+            ),
+        ),
+        name="credit_card",
+        public_train_size=790,
+        test_size=194,
+        input_shape=(CREDIT_CARD.width,),
+        classes=2,
+        content_sha256="44c0907d4744a14c19a0b2b900cec4ad6aa8b5f4fcfb7135c2a4145771d11e75",
+        records_sha256="abc3daf39d10fd3622391c0521e38679a115f56d7822c09b8c40edf92b9fd490",
+        provenance="ULB credit card fraud (Dal Pozzolo et al. 2015), the 492 frauds and 492 random normal payments; "
+        "a fifth is our public test split",
+        licence="DbCL 1.0",
+    ),
+    _info(
+        (
             FileInfo("state_union.zip", "366c1dc82b2abf896f42b2ec50ba802a0141a29f75d29ca48a7a243ce5bfbe8d"),
             FileInfo("brown_tokens.npz", "639a85f2288c9a4e93e6fc70f2be14bdc0bc763d7778b25288f9cddec363a09a"),
         ),
@@ -255,6 +298,33 @@ _ALL = (
         provenance="65 State of the Union addresses (1945 to 2006, NLTK), as next-word prediction records; users are "
         "the 11 speakers, one of whom is our public test split; the vocabulary is from the public Brown corpus",
         licence="addresses: public domain; Brown corpus (vocabulary): non-commercial, as NLTK's index says",
+    ),
+    *(
+        _info(
+            name=name,
+            public_train_size=800,
+            test_size=200,
+            input_shape=(len(weights),),
+            classes=1,
+            task=REGRESSION,
+            content_sha256=content,
+            records_sha256=records,
+            provenance="drawn from a public seed, as the synthetic regression of the weight-decay paper (Guo 2024, 5.1 "
+            "and 5.2): y = X·w + ε with X ~ N(0, I), so there is nothing private in it",
+            licence="none needed",
+        )
+        for (name, weights), content, records in zip(
+            REGRESSIONS.items(),
+            (
+                "ac1ba0c3775d48a0c0c44a2aa1ddc83271fe08cc195ae873f226aee89bd56f68",
+                "1a98b264534405565ed2b2d83e03f99625260d3d50a68afa6361e66fcbae9450",
+            ),
+            (
+                "08b11aee98821a058a17384ef624ec638c35b686a3878647bb4bd76836732f55",
+                "c9141b66d22572f6a2dca6e9cdbe0db2a22b60a02cb5418ff84e5039d6c76286",
+            ),
+            strict=True,
+        )
     ),
 )
 

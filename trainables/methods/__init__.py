@@ -17,12 +17,15 @@ from trainables.hyperparameters import PRICED, Hyperparameters
 from trainables.own_method import OwnMethod
 from trainables.promotion import Promotion
 
-__all__ = ["METHODS", "from_parameters"]
+__all__ = ["METHODS", "STEP_METHODS", "from_parameters"]
 
 METHODS: Final[Mapping[str, type[Hyperparameters]]] = {
     module.name: import_module(f"{__name__}.{module.name}").METHOD for module in pkgutil.iter_modules(__path__)
 }
 """Method name → class of its hyper-parameters. The class also creates the stages of the method."""
+
+STEP_METHODS: Final = {name: kind for name, kind in METHODS.items() if not kind.on_release}
+"""Methods that train by private steps on the records. The others train on a release (`trainables.release`)."""
 
 
 _ADAM_PARAMETERS: Final = frozenset(

@@ -15,6 +15,19 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "new sweep. dp-tuner never replaces the file by an empty one. Charged steps stay charged.",
     },
     2: {
+        "release-searched": "A setting of the release must be one number. Each value would need a release of its own, "
+        "and each release is charged like the first.",
+        "start-with-release": "Any number of searches train on a release, and its entry in the ledger is made once. So "
+        "the card of a later search could not name the public weights of that search. Remove `start` and `freeze`.",
+        "release-method": "Methods that train on a release need `accounting: release`, and no other method has it.",
+        "release-unused": "`privacy.release` has no effect without `accounting: release`. Remove it.",
+        "release-published": "The theorem of the input perturbation paper is false, so its noise guarantees nothing. "
+        "Write `guarantee: rigorous`, or `private: false` for a study.",
+        "release-noise": "The noise of a release follows from ε, δ, the clipping norm and the share of the labels.",
+        "release-unit": "A release protects each row. A user may have several rows.",
+        "release-scores": "Protected scores are charged one by one, but a search on a release charges nothing.",
+        "release-blocks": "A release covers a whole table. Use another accounting for blocks.",
+        "release-steps": "The setting belongs to private steps, which a training on a release does not have.",
         "audit-not-private": "An audit compares a lower bound of ε with a claim. A search with `private: false` claims "
         "nothing. Remove `private: false`.",
         "audit-too-few-canaries": "Each canary needs an entry of the input of its own. With few canaries, no number of "
@@ -44,6 +57,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "rungs, or a list of increasing fractions of the trial's steps. The last fraction must be 1.",
         "domain-outside-space": "This key takes a single value. To search over a range or several values, write them "
         "under `search.space`.",
+        "auto-decides": "`accounting: auto` chooses between a committed run, fewer whole runs, a sealed search, a "
+        "public proxy and no search, and plans the noise. A key that belongs to one of them contradicts it.",
         "commit-needs-composition": "A committed run follows trials whose scores are seen, so it needs `accounting: "
         "composition`. A sealed search hides its trials, and a public search already ends with one charged run.",
         "commit-with-full-runs": "`search.commit` and `search.full_runs` are two ways to plan one budget, and are not "
@@ -73,7 +88,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "protected. Remove the key, or write `protected: true`.",
         "validation-budget-too-large": "Protected scores cannot have a larger ε or δ than the whole search.",
         "validation-empty": "For protected scores, the public number of validation records must be at least 1.",
-        "metric-not-protectable": "Only accuracies can be protected, because one record can change a loss arbitrarily.",
+        "metric-not-protectable": "Only an accuracy can be protected: one record moves its count by at most 1. "
+        "For other scores no bound is stated. Write validation_accuracy, or `protected: false`.",
         "batch-norm-refused": "BatchNorm mixes the records of a batch before clipping, so nothing bounds the influence "
         "of one record. Use group normalization, or no normalization.",
         "batches-not-poisson": "The accounting holds only if every batch is a Poisson sample. Shuffled or fixed-size "
@@ -102,7 +118,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "metric-unknown": "No metric has this name.",
         "metric-not-validation": "A search may use validation scores only. The test set is scored once, at export. "
         "Scores on training records would reveal facts about them.",
-        "metric-direction": "An accuracy must be maximised, and a loss must be minimised.",
+        "metric-direction": "An accuracy or AUC must be maximised, and a loss or perplexity must be minimised.",
         "full-runs-above-trials": "`search.full_runs` is the number of whole runs of steps that all trials take "
         "together. Write at most `search.trials`, or auto.",
         "full-runs-needs-composition": "Only an open, private search charges steps rung by rung. Remove "

@@ -6,6 +6,12 @@ __all__ = ["EXPLANATIONS"]
 
 EXPLANATIONS: dict[int, dict[str, str]] = {
     1: {
+        "release-charged": "A release is charged once, by the call that opens it, and no other search can be charged "
+        "for one. Please report this as a bug.",
+        "release-stored": "A release is drawn once, so its checksum can be recorded once. Charge a new release.",
+        "release-missing": "The stored release on which the sweep trains is missing, or its checksum is not the one in "
+        "the ledger. Restore the file from a copy. A new sweep draws a new release and is charged for it.",
+        "release-unwritable": "The release was drawn but could not be written. It stays charged. Fix the disk first.",
         "ledger-busy": "Another process is using the ledger, or changed it while dp-tuner was reading it. End that "
         "process or try again.",
         "ledger-damaged": "A program other than dp-tuner changed or truncated the ledger, or tables are missing. "
@@ -62,7 +68,6 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "its number of runs.",
         "pool-unknown": "Protected scores can be charged only if the search was opened with a cap for its validation "
         "records.",
-        "share-not-found": "The user has no share to revoke.",
         "ledger-chain-broken": "An entry of the ledger does not follow from the entry before it. An entry was changed, "
         "removed or inserted. Restore the ledger from a complete backup.",
         "ledger-entry-unreadable": "An entry of the ledger cannot be read. Upgrade dp-tuner if a newer version wrote "
@@ -87,6 +92,9 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "the file that `tune export` wrote.",
     },
     2: {
+        "share-not-found": "The user has no share to revoke. Check the names of the user and of the data set.",
+        "release-invalid": "The numbers of a release must be finite and above 0, with two classes or more, and some "
+        "noise must give the requested ε. Correct `privacy.release`, `privacy.epsilon` or `privacy.delta`.",
         "division-missing": "A search that protects users must say how its records are divided among users: by "
         "(record, user) pairs, or by a user key. A reopened search must give those with which it was opened.",
         "ledger-driver-missing": 'A PostgreSQL ledger needs psycopg. Run pip install "dp-tuner[postgres]".',
@@ -130,7 +138,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "must name its own pair.",
         "score-sampled": "A protected score is computed from all validation records, so its sample rate must be 1.",
         "validation-claim-too-large": "The ε and δ of validation records may not exceed those of the whole search.",
-        "ledger-name-invalid": "A name in the ledger must have 1 to 200 printable characters.",
+        "ledger-name-invalid": "A name in the ledger must have 1 to 200 printable characters. Only the block of a "
+        "growing table of your own has a `/` in its name: TABLE/BLOCK.",
         "renyi-order-invalid": "The Rényi order must be above 1, and ε and half of δ must allow at least one step at "
         "this order. `auto` chooses the order that allows the most steps.",
         "hash-invalid": "A card is identified in the ledger by its SHA-256 hash, which has 64 hexadecimal digits.",

@@ -8,6 +8,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
     1: {
         "system-error": "The operating system refused to read or write a file. Either the file is missing, or this "
         "account has no access, or the disk is full. Fix the cause and run the command again.",
+        "prices-unreadable": "The file of measured prices of search, which is part of the program, is damaged. Install "
+        "the program again.",
         "internal-error": "dp-tuner has a bug; your input is not the cause. Please report the command and the whole "
         "message. Charged steps stay charged.",
         "sweep-running": "Another process is running this sweep. Two processes would train and charge the same trials "
@@ -107,6 +109,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "card-unreadable": "The file is not a privacy card. A card is the `privacy_card.json` of an export.",
         "split-changed": "The export's experiment file splits the records differently from its privacy card, so "
         "validation records may be training records. Restore the file from a copy.",
+        "landscape-task": "A loss landscape is that of the cross-entropy. It needs a model with "
+        "`task: classification`.",
         "split-invalid": "A loss landscape uses validation or test records. Losses of training records must stay "
         "private.",
         "public-data-unconfirmed": "A loss landscape shows exact losses of its records, without noise. Confirm with "

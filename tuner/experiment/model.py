@@ -13,6 +13,8 @@ from search_spaces import Domain, SearchSpace, parse_space
 from trainables.data import DatasetRequest, data_folder, public_train_size
 from tuner.errors import InputError
 from tuner.experiment.sections import (
+    AUTO,
+    ChosenSection,
     DatasetSection,
     ExportedFromSection,
     PrivacySection,
@@ -24,7 +26,7 @@ from tuner.experiment.sections import (
 )
 from tuner.experiment.values import Seed, Word, broken
 from tuner.experiment.yamlfile import dump
-from tuner.privacy.modes import MODES, Mode
+from tuner.privacy.modes import COMPOSITION, MODES, Mode
 
 __all__ = ["Experiment", "absolute_path"]
 
@@ -88,6 +90,7 @@ class Experiment(Section):
     storage: Word = "runs/"
     ledger: Annotated[Word, AfterValidator(_the_shared_ledger)] = Field(default_factory=_default_ledger)
     exported_from: ExportedFromSection | None = None
+    chosen_by_auto: ChosenSection | None = None
 
     @model_validator(mode="after")
     def _fill_computed_defaults(self) -> Experiment:
@@ -117,6 +120,11 @@ class Experiment(Section):
         return resolved
 
     @property
+    def is_auto(self) -> bool:
+        """Whether the accounting is still to be chosen (`tuner.plan.comparison.choose`). Then `space` is as written."""
+        return self.privacy.accounting == AUTO
+
+    @property
     def mode(self) -> Mode:
         """The accounting mode. The gates have checked that it is known."""
         return MODES[self.privacy.accounting]
@@ -131,6 +139,11 @@ class Experiment(Section):
         """Activations that a trial may have."""
         domain = dict(self.space.parameters).get("activation")
         return (self.trainable.activation,) if domain is None else tuple(str(word) for word in domain.grid(1))
+
+    @property
+    def mode_or_default(self) -> Mode:
+        """The accounting mode, or composition for a name that the gates have not checked yet and will refuse."""
+        return MODES.get(self.privacy.accounting, COMPOSITION)
 
     @property
     def priced(self) -> dict[str, Domain]:
@@ -151,6 +164,7 @@ class Experiment(Section):
             validation_fraction=dataset.validation.fraction,
             split_seed=dataset.validation.split_seed,
             blocks=dataset.block or (),
+            task=self.trainable.task,
         )
 
     def public_request(self, data_dir: str | None = None) -> DatasetRequest:
@@ -169,14 +183,16 @@ class Experiment(Section):
             public_size=declared.public_size,
             validation_fraction=self.dataset.validation.fraction,
             split_seed=self.dataset.validation.split_seed,
+            task=self.trainable.task,
         )
 
     def with_noise(self, noise_multiplier: float) -> Experiment:
         """Return a copy with the given noise multiplier.
 
-        If the noise is searched, or a committed run has a second noise, the experiment is returned unchanged.
+        If the noise is searched, a committed run has a second noise, or the noise is that of a release, the experiment
+        is returned unchanged.
         """
-        if "noise_multiplier" in self.search.space or self.search.commit is not None:
+        if "noise_multiplier" in self.search.space or self.search.commit is not None or self.mode.on_release:
             return self
         privacy = PrivacySection.model_validate({**self.privacy.model_dump(), "noise_multiplier": noise_multiplier})
         return self.model_copy(update={"privacy": privacy})

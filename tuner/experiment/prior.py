@@ -19,9 +19,11 @@ from search_spaces.prior import Recommended, Setting, recommend
 from trainables.data import info, public_train_size
 from trainables.errors import DatasetError
 from trainables.model_sizes import dimension_of, family_of
+from trainables.tasks import outputs_of
 from tuner.experiment.model import Experiment
+from tuner.experiment.sections import AUTO
 
-__all__ = ["ONE_RUN", "estimated_noise", "recommended", "with_prior"]
+__all__ = ["ONE_RUN", "estimated_noise", "optimizers_of", "recommended", "with_prior"]
 
 ONE_RUN: Final[Mapping[str, object]] = {"learning_rate": "default", "max_grad_norm": "default"}
 """Space of a file with one trial and no space: one run at the recommended values."""
@@ -34,7 +36,7 @@ _LEAST_FACTOR: Final = (
 )
 _SPREADS: Final = 2.0
 _PUBLISHED: Final = {"sgd": 0.15, "adam": 1e-3}  # rates of the DP-LSSGD paper, for a convolutional network
-_RUNS: Final = {"selection": 4.0, "public": 1.0}  # runs whose composition needs about the noise of this mode
+_RUNS: Final = {"selection": 4.0, "public": 1.0, AUTO: 1.0}  # runs whose composition needs about the noise of this mode
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,8 @@ def recommended(
     `without` names a data set of the prior whose measurements are left out, to judge the prior on it. `optimizer` is
     that of the trials; None takes the first one of the space.
     """
+    if experiment.mode_or_default.on_release:
+        return {}  # the prior was measured for private steps
     optimizer = optimizer or optimizers_of(raw, experiment)[0]
     usually = {"momentum": experiment.trainable.momentum if optimizer == SGD else 0.0}
     usually |= {"adam_noise_floor": NOISE_FLOOR}
@@ -121,7 +125,7 @@ def recommended(
             else dimension_of(
                 experiment.trainable.model,
                 input_shape=shape,
-                classes=classes,
+                classes=outputs_of(experiment.trainable.task, classes),
                 frozen=experiment.trainable.freeze,
             ),
             classes=classes,

@@ -23,6 +23,7 @@ from tuner.experiment.values import (
     UserKey,
     Word,
     broken,
+    one_release,
     one_value,
 )
 from tuner.study.names import canonical_pruner, canonical_sampler
@@ -30,6 +31,8 @@ from tuner.study.types import WhenSure
 from tuner.study.unimodal.options import component
 
 __all__ = [
+    "AUTO",
+    "ChosenSection",
     "CommitSection",
     "Component",
     "DatasetSection",
@@ -38,6 +41,7 @@ __all__ = [
     "PrivacySection",
     "PublicSection",
     "RecordsSection",
+    "ReleaseSection",
     "ResourcesSection",
     "RunsSection",
     "SearchSection",
@@ -47,6 +51,10 @@ __all__ = [
     "TrainableSection",
     "ValidationSection",
 ]
+
+
+AUTO = "auto"
+"""Word at `privacy.accounting` with which the plan chooses how to search. It is replaced before a sweep starts."""
 
 
 class Section(BaseModel):
@@ -80,6 +88,18 @@ class ExportedFromSection(Section):
     ledger: Word
     entries: Count
     head: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class ChosenSection(Section):
+    """What `accounting: auto` chose, and why. The choice follows from public facts. `tune run` writes this section.
+
+    Attributes:
+        candidate: the chosen way to search.
+        reason: one sentence.
+    """
+
+    candidate: Word
+    reason: Word
 
 
 class ValidationSection(Section):
@@ -152,6 +172,7 @@ class TrainableSection(Section):
     """
 
     method: Word
+    task: Literal["classification", "binary", "regression"] = "classification"
     model: Word = "logistic_regression"
     start: Annotated[StartSection | None, BeforeValidator(_start)] = None
     freeze: Names = ()
@@ -179,6 +200,28 @@ class RunsSection(Section):
     at_most: AtMost = "auto"
 
 
+class ReleaseSection(Section):
+    """One noisy copy of the records, on which all trials train (`accounting: release`).
+
+    Attributes:
+        guarantee: `rigorous` charges the release for what is true of it. `published` is the noise of the input
+            perturbation paper, whose theorem is false; it needs `private: false`.
+        trust: `local` protects each row by itself, against everyone who sees it. `central` also uses the secret order
+            of the rows, so that a record hides among the others, and needs less noise for the same ε.
+        clip: largest norm of a record's features before noise.
+        label_share: share of ε for the labels, above 0 and below 1. The rest is for the features.
+        constant: the unknown constant c of the published theorem.
+        strong_convexity: Δ of the published theorem.
+    """
+
+    guarantee: Literal["rigorous", "published"] = "rigorous"
+    trust: Literal["local", "central"] = "local"
+    clip: Annotated[Positive, one_release("clip")] = 1.0
+    label_share: Annotated[Fraction, one_release("label_share")] = 0.3
+    constant: Positive = 1.0
+    strong_convexity: Positive = 0.01
+
+
 class PrivacySection(Section):
     """Privacy settings. The budget applies to the WHOLE search.
 
@@ -187,7 +230,9 @@ class PrivacySection(Section):
         delta: δ of the search, below 1/n. n is the public number of training records (or users with `unit: user`).
         unit: protected unit, which is one record or all records of one user.
         accounting: accounting mode. `composition` shows all trials. `selection` is a sealed search, which shows only
-            the winner. `public` searches on public data and then trains once on the private records.
+            the winner. `public` searches on public data and then trains once on the private records. `release`
+            charges one noisy copy of the records, on which any number of trials train. `auto` takes what
+            is expected to cost the least accuracy (`tuner.plan.comparison`).
         cap: filter for `composition`. auto chooses the tightest filter that the search space allows.
         order: Rényi order of the fixed_order filter. auto chooses the best order for the plan.
         noise_multiplier: a number or a domain to search. auto chooses the smallest noise with which the planned trials
@@ -206,6 +251,7 @@ class PrivacySection(Section):
     adjacency: Word = "add_or_remove_one"
     noise_multiplier: Noise = "auto"
     runs: RunsSection = RunsSection()
+    release: ReleaseSection = ReleaseSection()
     private: bool = True
     noise_seed: Seed | None = None
 
@@ -238,7 +284,7 @@ class CommitSection(Section):
             the last checkpoint of the best trial.
     """
 
-    share: Fraction = 0.1
+    share: Fraction = 0.05
     length: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.25
     start: Literal["scratch", "best_trial"] = "scratch"
 

@@ -30,6 +30,7 @@ __all__ = [
     "UserKey",
     "Word",
     "broken",
+    "one_release",
     "one_value",
 ]
 
@@ -55,6 +56,21 @@ def one_value(name: str) -> BeforeValidator:
         if isinstance(value, Mapping | list):
             rule = "must be a single value, because domains to search belong to search.space"
             raise broken("domain-outside-space", rule, f"Write search.space.{name}: {as_yaml(value)}.")
+        return value
+
+    return BeforeValidator(check)
+
+
+def one_release(name: str) -> BeforeValidator:
+    """Return a validator for a setting of the release. It refuses a domain: each value would be a charged release."""
+
+    def check(value: object) -> object:
+        if isinstance(value, Mapping | list):
+            rule = (
+                "must be a single value, because each value needs a release of its own, which is charged like the first"
+            )
+            fix = f"Write `{name}: NUMBER`. To compare values, run one search for each, each with its own `epsilon`."
+            raise broken("release-searched", rule, fix)
         return value
 
     return BeforeValidator(check)

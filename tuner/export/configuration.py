@@ -21,20 +21,23 @@ __all__ = ["standalone_yaml"]
 def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial, *, origin: Mapping[str, object]) -> str:
     """Return an experiment file with which `tune train` trains the best configuration in one trial.
 
-    Training it again is a new charge. The file's cap is the ε of that trial, rounded upward to six digits. The
-    file's accounting mode is composition, even if the search had another mode. `origin` are the values of
-    `exported_from`: the place in the ledger that `tune train` must find again.
+    Training it again is a new charge. The file's cap is the ε of that trial, rounded upward to six digits. The file's
+    accounting mode is composition, even if the search had another mode. Only a search on a release keeps its mode and
+    its ε, because training on the stored release is no charge. `origin` are the values of `exported_from`: the place in
+    the ledger that `tune train` must find again.
     """
     from tuner.experiment.yamlfile import dump
     from tuner.privacy.accountant.pld import epsilon
 
     shape = plan.shape_of(best.parameters, committed=best.committed)
     mechanism = mechanism_of(shape)
-    cost = epsilon(mechanism, shape.steps, plan.delta)
+    on_release = plan.mode.on_release
+    cost = plan.epsilon if on_release else epsilon(mechanism, shape.steps, plan.delta)
     values = experiment.model_dump(mode="json", by_alias=True)
     values["name"] = f"{experiment.name[:57]}-best"
     values["seed"] = best.seed
     values["exported_from"] = dict(origin)
+    values["chosen_by_auto"] = None
     values["tracking"]["experiment"] = values["name"]
     values["trainable"]["batch_size"] = shape.batch_size
     if "epochs" in plan.priced:
@@ -42,7 +45,7 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial, *, 
     if plan.commit is not None and not best.committed:
         values["trainable"]["epochs"] *= plan.commit.length
     privacy = {"epsilon": _round_up(cost), "noise_multiplier": mechanism.noise_multiplier, "accounting": "composition"}
-    values["privacy"] |= {**privacy, "cap": "auto", "order": "auto"}
+    values["privacy"] |= {} if on_release else {**privacy, "cap": "auto", "order": "auto"}
     values["privacy"].pop("runs")
     if experiment.dataset.validation.protected:
         # One trial releases few scores, so their noise is calibrated again for the smaller number.
@@ -64,7 +67,11 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial, *, 
         values["search"]["rungs"] = fractions
     values["resources"]["concurrent_trials"] = 1
     head = (
-        f"# tune train experiment.yaml\n#\n"
+        f"# tune run experiment.yaml\n#\n"
+        f"# The configuration of the best trial of {experiment.name}. Training on the stored release costs nothing.\n"
+        f"# Without the release, a new one is drawn, which is a NEW charge of epsilon = {cost:g} on the data.\n"
+        if on_release
+        else f"# tune train experiment.yaml\n#\n"
         f"# The configuration of the best trial of {experiment.name}. Training it is a NEW charge of epsilon = "
         f"{values['privacy']['epsilon']:g} on the data.\n"
         "# The exported model needs no new charge, because the search paid for it.\n"

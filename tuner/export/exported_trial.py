@@ -58,7 +58,7 @@ def trial_to_export(
         InputError: no trial is complete, or `by` is ``curve`` and the sweep has no usable curve.
         TunerError: the trial's checkpoint is missing.
     """
-    if charged.charged_whole:
+    if charged.hides_runs:
         return _released_run(sweep, charged, by)
     from tuner.study.views import read_trials
     from tuner.sweep.sweep_study import open_sweep_study

@@ -19,12 +19,14 @@ from tuner.export.exported_trial import ExportedTrial, NoFurtherCharge, trial_to
 from tuner.files import write_json, write_text
 from tuner.plan.plan import Plan, mechanism_of, plan_from
 from tuner.sweep import folder as sweeps
-from tuner.sweep.ledger_head import require_charged, require_not_behind
+from tuner.sweep.ledger_head import charged_search, require_charged, require_not_behind
 from tuner.sweep.preflight import find_own_model
-from tuner.sweep.registration import division_of, hold_to_ledger, refuse_if_charged
+from tuner.sweep.registration import division_of, hold_release_to_ledger, hold_to_ledger, refuse_if_charged
+from tuner.sweep.releases import hold_release, release_name
 from tuner.sweep.sealed import require_trained
 from tuner.sweep.start_weights import exported_metadata, start_file
-from tuner.sweep.trial_spec import training_spec
+from tuner.sweep.status import RESUMABLE, RUNNING, state_of
+from tuner.sweep.trial_spec import on_release, training_spec
 from tuner.sweep.winner import By
 
 if TYPE_CHECKING:
@@ -33,9 +35,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from trainables.data import DatasetInfo, DatasetRequest
+    from trainables.release.training import ReleasedTraining
     from trainables.training import PrivateTraining
     from tuner.experiment import Experiment
     from tuner.sweep.folder import SweepFolder
+    from tuner.sweep.releases import StoredRelease
 
 __all__ = ["export_sweep", "export_text"]
 
@@ -61,6 +65,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
             study or to other data. Nothing was written.
     """
     from trainables.data import check_present, info
+    from trainables.training import PrivateTraining
     from tuner.privacy.card.card import build_card, card_text, file_hash, issue_card
     from tuner.privacy.card.claims import claim_of_card
     from tuner.privacy.card.curve import render_svg
@@ -88,9 +93,10 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     start_file(experiment)  # refuses weights with another hash
     # The ledger comes first: without it there is no claim, and nothing is written.
     ledger = Ledger.open(experiment.ledger, create=False)
-    charged = ledger.search_state(sweep.id)
+    released = plan.mode.on_release
+    charged = charged_search(sweep, ledger, release_name(sweep) if released else sweep.id)
     require_writer(ledger.user(), charged.user, sweep.id)  # the card is recorded at the end
-    if charged.status == "open":
+    if charged.status == "open" or (released and state_of(sweep) in {*RUNNING, *RESUMABLE}):
         state = sweep.read_status().get("state")
         fix = (
             ""
@@ -105,24 +111,28 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     request = experiment.dataset_request(data_dir)
     check_present(request)
     require_not_behind(sweep, ledger, charged)
+    release = hold_release(sweep, ledger) if released else None
     with logging_to(sweep.operator_log):
         division = division_of(ledger, experiment, request)
-        hold_to_ledger(ledger, charged, experiment, plan, request=request, division=division)
+        (hold_release_to_ledger if released else hold_to_ledger)(
+            ledger, charged, experiment, plan, request=request, division=division
+        )
     best = trial_to_export(sweep, experiment, plan, charged, by)
     about = info(request)
     log = sweep.operator_log
-    training = behind(log, partial(_load, experiment, request, plan, best), lets_out=_refuses)
+    training = behind(log, partial(_load, experiment, request, plan, best, release), lets_out=_refuses)
     if not charged.charged_whole:
         require_charged(charged, best.id, best.number, training.step)
     score_error = plan.score_error(experiment)
     validation = {} if best.score is None else {experiment.search.metric.name: best.score}
     shape = plan.shape_of(best.parameters, committed=best.committed)
     facts = CardFacts(
-        search=sweep.id,
+        search=charged.search,
+        model=plan.model if released else None,
         winner=best.id,
         winner_run=(mechanism_of(shape), shape.steps) if plan.mode.runs_hidden else None,
         parameters=dict(best.parameters),
-        max_grad_norm=training.max_grad_norm,
+        max_grad_norm=training.max_grad_norm if isinstance(training, PrivateTraining) else None,
         public_size=plan.train_size,
         public_size_is_public=about.path is None,
         records_per_user=experiment.dataset.records_per_user if plan.unit == "user" else None,
@@ -214,7 +224,10 @@ def _refuses(error: Exception) -> bool:
     return isinstance(error, TrainableError | TunerError) and not isinstance(error, WalledError)
 
 
-def _load(experiment: Experiment, request: DatasetRequest, plan: Plan, best: ExportedTrial) -> PrivateTraining:
+def _load(
+    experiment: Experiment, request: DatasetRequest, plan: Plan, best: ExportedTrial, release: StoredRelease | None
+) -> PrivateTraining | ReleasedTraining:
+    from trainables.release.training import ReleasedTraining
     from trainables.training import PrivateTraining
 
     find_own_model(experiment)
@@ -229,12 +242,18 @@ def _load(experiment: Experiment, request: DatasetRequest, plan: Plan, best: Exp
     )
     if plan.mode.runs_hidden:
         require_trained(best.checkpoint, spec, trained=best.trained)
-    training = PrivateTraining(spec, NoFurtherCharge())
+    training: PrivateTraining | ReleasedTraining
+    if release is None:
+        training = PrivateTraining(spec, NoFurtherCharge())
+    else:
+        training = ReleasedTraining(on_release(spec, release), NoFurtherCharge())
     training.load(best.checkpoint)
     return training
 
 
-def _test_score(sweep: SweepFolder, best: ExportedTrial, training: PrivateTraining) -> dict[str, float]:
+def _test_score(
+    sweep: SweepFolder, best: ExportedTrial, training: PrivateTraining | ReleasedTraining
+) -> dict[str, float]:
     """Return the test scores. Only one trial of a sweep gets them, so that nobody can choose a trial by test scores."""
     path = sweep.root / "test_scores.json"
     if path.exists():
@@ -257,7 +276,7 @@ def _test_score(sweep: SweepFolder, best: ExportedTrial, training: PrivateTraini
     return scores
 
 
-def _weights(training: PrivateTraining) -> dict[str, Tensor]:
+def _weights(training: PrivateTraining | ReleasedTraining) -> dict[str, Tensor]:
     """Return the model's parameters. The checkpoint's random generator is left out: only the operator may see it."""
     return {name: value.detach().cpu().contiguous() for name, value in training.model.state_dict().items()}
 

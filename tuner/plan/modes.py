@@ -7,16 +7,19 @@ from dataclasses import dataclass, replace
 from math import exp
 from typing import TYPE_CHECKING
 
-from trainables.data import public_train_size, public_validation_size
+from trainables.data import info, public_train_size, public_validation_size
+from trainables.release.published import published_noise
 from tuner.errors import BudgetRefusedError
 from tuner.plan.caps import ChosenFilter, compose, total_steps
 from tuner.plan.commit import CommitPlan, plan_commit
 from tuner.plan.full_runs import Bought, planned_runs
-from tuner.privacy.accountant.filters import Sealed, TotalSteps
+from tuner.privacy.accountant.filters import OneRelease, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.accountant.noisy_records import NoisyRecords, calibrate_release
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon, max_steps
 from tuner.privacy.accountant.run_laws import RunLaw
-from tuner.privacy.modes import COMPOSITION, PUBLIC, SELECTION
+from tuner.privacy.accountant.shuffled_rows import calibrate_shuffled
+from tuner.privacy.modes import COMPOSITION, PUBLIC, RELEASE, SELECTION
 from tuner.study.names import canonical_sampler
 from tuner.study.samplers.ratio import ratio_of
 
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PLANNERS", "PlannedMode", "PublicData", "ScorePlan", "SealedFacts", "plan_scores"]
 
+_CLEAR = 700.0
+"""ε of a randomised response that reports every label as it is, for the noise of the paper, which protects no label."""
 _QUANTILES = (("50", 0.5), ("90", 0.9), ("99", 0.99))
 
 
@@ -198,10 +203,56 @@ def _plan_public(experiment: Experiment, choices: Choices) -> PlannedMode:
     return PlannedMode(chosen=ChosenFilter(filter, choices, reason), public=PublicData.of(experiment))
 
 
+def _plan_release(experiment: Experiment, choices: Choices) -> PlannedMode:
+    """Plan one release: its noise, calibrated for the privacy of each row. The trials on it cost nothing."""
+    privacy = experiment.privacy
+    if privacy.release.guarantee == "published":
+        return _plan_published(experiment, choices)
+    asked = {
+        "clip": privacy.release.clip,
+        "label_share": privacy.release.label_share,
+        "epsilon": privacy.epsilon,
+        "delta": privacy.delta,
+    }
+    classes, clone = info(experiment.dataset_request()).classes, None
+    if privacy.release.trust == "central":
+        randomiser, clone = calibrate_shuffled(classes=classes, rows=choices.train_size, **asked)
+    else:
+        randomiser = calibrate_release(classes=classes, **asked)
+    reason = "one noisy copy of the records is charged before it is drawn; trials and later searches on it cost nothing"
+    # The plan's noise multiplier is the noise on a feature, in units of the largest distance of two records.
+    filled = replace(choices, noise=1 / randomiser.shift)
+    return PlannedMode(chosen=ChosenFilter(OneRelease(randomiser, choices.train_size, clone), filled, reason))
+
+
+def _plan_published(experiment: Experiment, choices: Choices) -> PlannedMode:
+    """Plan a study of the input perturbation paper: its noise, and labels in the clear. Nothing is guaranteed.
+
+    The norm bound of the records bounds the gradient of a logistic loss.
+    """
+    privacy, release, n = experiment.privacy, experiment.privacy.release, choices.train_size
+    steps = max(choice.longest for choice in choices.menu)
+    noise = published_noise(
+        records=n,
+        steps=steps,
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+        gradient_norm=release.clip,
+        strong_convexity=release.strong_convexity,
+        constant=release.constant,
+    )
+    classes = info(experiment.dataset_request()).classes
+    randomiser = NoisyRecords(clip=release.clip, noise=noise, label_epsilon=_CLEAR, classes=classes)
+    filled = replace(choices, noise=1 / randomiser.shift)
+    reason = "the noise of the input perturbation paper, which guarantees nothing"
+    return PlannedMode(chosen=ChosenFilter(OneRelease(randomiser, n), filled, reason))
+
+
 PLANNERS: Mapping[str, Callable[[Experiment, Choices], PlannedMode]] = {
     COMPOSITION.name: _plan_composition,
     SELECTION.name: _plan_sealed,
     PUBLIC.name: _plan_public,
+    RELEASE.name: _plan_release,
 }
 """Functions that plan a search, by mode. They raise `BudgetRefusedError` if no run fits the budget."""
 

@@ -336,7 +336,9 @@ def make_plan(experiment: Experiment, request: DatasetRequest) -> Plan:
         rung_wise=planned.rung_wise,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
-        epsilon_trial=max(epsilon(choice.mechanism, choice.longest, privacy.delta) for choice in choices.dearest),
+        epsilon_trial=0.0
+        if experiment.mode.on_release
+        else max(epsilon(choice.mechanism, choice.longest, privacy.delta) for choice in choices.dearest),
         epsilon_at_cap=filter.claim(privacy.delta),
         training_filter=filter,
         cap_reason=chosen.reason,

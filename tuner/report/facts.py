@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tuner.errors import InputError, TunerError
 from tuner.experiment import Experiment, load_experiment
 from tuner.plan.plan import Plan, plan_from
-from tuner.privacy.card.claims import NOTHING_CLAIMED, PUBLIC_SEARCH, Total, claim_line
+from tuner.privacy.accountant.filters import OneRelease
+from tuner.privacy.card.claims import NOTHING_CLAIMED, PUBLIC_SEARCH, RELEASE_CLAIM, Total, claim_line
 from tuner.privacy.ledger.history import void_text
 from tuner.privacy.ledger.stores import default_url
 from tuner.report.curve_watch import curves_of_sweep
@@ -21,6 +22,8 @@ from tuner.report.trial_row import CUT_OFF, TrialRow
 from tuner.report.wording import plural
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import CHARGED, SweepFolder
+from tuner.sweep.ledger_head import charged_search
+from tuner.sweep.releases import release_name
 from tuner.sweep.sealed import WINNER, SealedWinner, read_winner
 from tuner.sweep.status import RESUMABLE, RUNNING, SweepState, resume_command, state_of, storage_option
 from tuner.sweep.winner import Chosen, choose_winner
@@ -149,15 +152,20 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     experiment = load_experiment(sweep.experiment)
     plan = plan_from(sweeps.read_json(sweep.plan), trials=experiment.search.trials)
     status = sweep.read_status()
-    charged = plan.private and not plan.mode.searches_public
+    charged = plan.private and plan.mode.charges_trials
     entered = charged and status.get("state", SweepState.STARTING) != SweepState.STARTING
     ledger = Ledger.open(experiment.ledger, create=False) if entered else None
+    search = None if ledger is None else charged_search(sweep, ledger, sweep.id)
     budget = None if ledger is None else SearchBudget(ledger, sweep.id)
     shown: dict[str, Any] = {
         "state": state_of(sweep),
         "budget": None if budget is None else budget.view(),
-        "datasets": () if ledger is None else ledger.states_of(ledger.search_state(sweep.id).datasets),
+        "datasets": () if ledger is None or search is None else ledger.states_of(search.datasets),
     }
+    name = release_name(sweep) if plan.private and plan.mode.on_release else ""
+    if name:
+        of_release = Ledger.open(experiment.ledger, create=False)
+        shown["datasets"] = of_release.states_of(charged_search(sweep, of_release, name).datasets)
     if plan.mode.runs_hidden:
         report = sealed_report(sweep, experiment, plan, winner=read_winner(sweep), **shown)
     else:
@@ -253,8 +261,11 @@ def sweep_report(
         cap = f", cap {plan.commit.search_steps} for all trials"
     if not plan.mode.caps:  # the cap does not count the steps of all runs
         cap = ""
+    drawn = f"noise multiplier {noise}, sample rate {rate}"
+    if isinstance(plan.training_filter, OneRelease):
+        drawn, cap = f"standard deviation {plan.training_filter.randomiser.noise:g} on each feature of the release", ""
     facts += [
-        ("noise", f"noise multiplier {noise}, sample rate {rate}"),
+        ("noise", drawn),
         ("steps", f"{'up to ' if plan.priced else ''}{plan.steps_per_trial} a trial{cap}"),
     ]
     if plan.commit is not None:
@@ -288,7 +299,11 @@ def sweep_report(
         facts=tuple(facts),
         experiment=sweep.experiment.read_text(),
         searched=plan.searched,
-        claim=PUBLIC_CLAIM if plan.mode.searches_public else "",
+        claim=PUBLIC_CLAIM
+        if plan.mode.searches_public
+        else RELEASE_CLAIM
+        if plan.mode.on_release and plan.private
+        else "",
         accounting=plan.mode,
         unit=plan.unit,
         domains={name: domain for name, domain in experiment.space.parameters if name in plan.searched},

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.errors import TunerError
-from tuner.privacy.accountant.filters import Sealed
+from tuner.privacy.accountant.filters import OneRelease, Sealed
 from tuner.privacy.accountant.pld import epsilon
-from tuner.privacy.modes import COMPOSITION, PUBLIC, SELECTION
+from tuner.privacy.modes import COMPOSITION, PUBLIC, RELEASE, SELECTION
 from tuner.report.facts import public_records
 from tuner.report.wording import plural
 
@@ -121,6 +121,34 @@ def _public_cost(plan: Plan) -> Iterator[tuple[str, str]]:
     yield _at_cap(plan)
 
 
+def _release_trials(plan: Plan) -> Iterator[tuple[str, str]]:
+    found = _release(plan)
+    each = found.randomiser
+    yield "release", f"one noisy copy of the records, {plural(found.rows, 'row')} (public), in a secret order"
+    yield "features", f"clipped to the norm {each.clip:g}; noise of standard deviation {each.noise:g} on each"
+    if plan.private:
+        yield "labels", f"{each.kept:.1%} are reported as they are, {each.classes} classes (ε = {each.label_epsilon:g})"
+    else:
+        yield "labels", "in the clear"
+    yield "trials", f"{plan.trials} on the release, which charge nothing, as later searches on it"
+    yield "steps", f"{plan.steps_per_trial} a trial of {plan.batch_size} rows, {_reports(plan)}"
+
+
+def _release_cost(plan: Plan) -> Iterator[tuple[str, str]]:
+    found = _release(plan)
+    local = found.randomiser.epsilon(plan.delta)
+    yield "ε of the release", f"{plan.epsilon_at_cap:.6g}, within the cap of {plan.epsilon:g}"
+    if found.clone_epsilon is not None:
+        yield "ε of a row", f"{local:.6g} by itself; the secret order of the rows hides it among the others"
+    yield "ε of the trials", "0, and 0 of every later search on the same release"
+
+
+def _release(plan: Plan) -> OneRelease:
+    if isinstance(plan.training_filter, OneRelease):
+        return plan.training_filter
+    raise TunerError("plan-incomplete", "The plan of this search has no release. Restore plan.json from a copy.")
+
+
 def _reports(plan: Plan) -> str:
     if len(plan.rungs) > 10:
         return f"{len(plan.rungs)} reports{_RUNGS}"
@@ -144,5 +172,6 @@ MODE_ROWS: Mapping[str, ModeRows] = {
     COMPOSITION.name: ModeRows(_trials, _cost),
     SELECTION.name: ModeRows(_sealed_trials, _sealed_cost),
     PUBLIC.name: ModeRows(_public_trials, _public_cost),
+    RELEASE.name: ModeRows(_release_trials, _release_cost),
 }
 """The rows of each mode, by the mode's name."""

@@ -24,10 +24,11 @@ from tuner.sweep.ledger_head import HeadWatch
 from tuner.sweep.registration import leave
 from tuner.sweep.status import RESUMABLE, SweepState, resume_command, storage_option
 from tuner.sweep.sweep_study import open_sweep_study
-from tuner.sweep.trial_spec import training_spec
+from tuner.sweep.trial_spec import on_release, training_spec
 from tuner.sweep.winner import Chosen, choose_winner
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from optuna.study import Study
@@ -35,9 +36,11 @@ if TYPE_CHECKING:
     from trainables.spec import TrainingSpec
     from tuner.privacy.ledger.ledger import Ledger
     from tuner.privacy.ledger.search_budget import SearchBudget
+    from tuner.privacy.ledger.state import DatasetState
     from tuner.recorder.sender import SendStatus
     from tuner.sweep.folder import SweepFolder
     from tuner.sweep.preflight import ReadySearch
+    from tuner.sweep.releases import StoredRelease
 
 __all__ = ["run_open"]
 
@@ -46,12 +49,19 @@ _FOR_PAGES = {"accounting", "card", "card_picture", "domains", "experiment", "fa
 
 
 def run_open(
-    sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | None, options: RunOptions, *, claim: str = ""
+    sweep: SweepFolder,
+    prepared: ReadySearch,
+    ledger: Ledger | None,
+    options: RunOptions,
+    *,
+    claim: str = "",
+    release: StoredRelease | None = None,
+    of_ledger: Ledger | None = None,
 ) -> RunResult:
     """Run or resume a sweep until it ends. This process must hold the lock of the sweep's folder.
 
     The ledger must already list the search as open. If `ledger` is None, nothing is charged, and `claim` is a sentence
-    about the sweep's guarantee.
+    about the sweep's guarantee. With a `release`, which was charged in `of_ledger`, the trials train on it.
 
     Raises:
         SweepInterrupted: Ctrl-C was pressed. The sweep can be resumed.
@@ -96,7 +106,7 @@ def run_open(
                     note=lambda: f"MLflow: {recorder.status()}",
                     console=console(quiet=True) if options.as_json else stack.enter_context(view_console()),
                     quiet=options.quiet,
-                    headline=_headline(prepared, ledger, claim),
+                    headline=_headline(prepared, ledger or of_ledger, claim),
                     claim=claim,
                     unit=plan.unit,
                     waiting="" if options.local else "starting Ray …",
@@ -110,7 +120,7 @@ def run_open(
                 prepared,
                 options,
                 trials=plan.trials,
-                spec_for=partial(_spec, sweep, prepared, budget),
+                spec_for=partial(_spec, sweep, prepared, budget, release=release),
                 budget=budget,
                 observers=(*(() if ledger is None else (HeadWatch(sweep, ledger),)), recorder, curve, live),
             )
@@ -130,11 +140,23 @@ def run_open(
     finally:
         sweep.write_status(state=state, detail=detail, trials=plan.trials, ended=time.time(), pid=None)
         leave(ledger, sweep, over=state not in RESUMABLE)
-    return _conclude(sweep, prepared, ledger, options, study=study, stop=stop, sent=recorder.status(), claim=claim)
+    told = ledger or of_ledger
+    datasets = () if told is None else told.states_of(prepared.owners)
+    return _conclude(
+        sweep,
+        prepared,
+        ledger,
+        options,
+        study=study,
+        stop=stop,
+        sent=recorder.status(),
+        claim=claim,
+        datasets=datasets,
+    )
 
 
 def _headline(prepared: ReadySearch, ledger: Ledger | None, claim: str) -> str:
-    if claim:
+    if claim and prepared.plan.mode.searches_public:
         return PUBLIC_SEARCH
     datasets = () if ledger is None else ledger.states_of(prepared.owners)
     return claim_headline(prepared.plan, datasets, ledger=prepared.experiment.ledger)
@@ -151,7 +173,12 @@ def _chosen(study: Study, prepared: ReadySearch) -> Chosen | None:
 
 
 def _spec(
-    sweep: SweepFolder, prepared: ReadySearch, budget: SearchBudget | None, suggestion: Suggestion
+    sweep: SweepFolder,
+    prepared: ReadySearch,
+    budget: SearchBudget | None,
+    suggestion: Suggestion,
+    *,
+    release: StoredRelease | None = None,
 ) -> TrainingSpec:
     """Return a trial's specification. The ledger must have reserved budget for its mechanism and its score noise."""
     from tuner.privacy.accountant.mechanism import SampledGaussian
@@ -165,6 +192,8 @@ def _spec(
         committed=suggestion.committed,
         initial=_start_of(sweep, prepared, suggestion),
     )
+    if release is not None:
+        return on_release(spec, release)
     if budget is not None:
         budget.check_mechanism(suggestion.trial_id, SampledGaussian(spec.sample_rate, spec.noise_multiplier))
         budget.check_scores(protected=spec.score_noise is not None)
@@ -268,6 +297,7 @@ def _conclude(
     stop: Stop,
     sent: SendStatus,
     claim: str,
+    datasets: Sequence[DatasetState],
 ) -> RunResult:
     """Print the result of an ended sweep, and return it."""
     from tuner.privacy.ledger.search_budget import SearchBudget
@@ -282,11 +312,13 @@ def _conclude(
         reason=stop.detail,
         trials=[TrialRow.of(trial) for trial in trials],
         budget=None if ledger is None else SearchBudget(ledger, sweep.id).view(),
-        datasets=() if ledger is None else ledger.states_of(prepared.owners),
+        datasets=datasets,
         chosen=chosen,
         study=study,
     )
-    if claim or not options.next_commands:  # the charged run or the export follows in this command
+    if (
+        claim and plan.mode.searches_public
+    ) or not options.next_commands:  # the charged run or the export follows in this command
         report = replace(report, next_commands=())
     values = asdict(report)
     values |= {"folder": str(sweep.root), "plan": plan.as_dict(), "tracking": asdict(sent)}
@@ -294,7 +326,8 @@ def _conclude(
     values["curves"] = [curve.as_dict() for curve in report.curves]
     values["best"] = None if report.winner is None else asdict(report.winner)
     values["chosen"] = None if chosen is None else chosen.as_dict()
-    values["claim"] = None if ledger is None else {"epsilon": plan.epsilon, "delta": plan.delta}
+    charged = ledger is not None or (plan.private and plan.mode.on_release)
+    values["claim"] = None if not charged else {"epsilon": plan.epsilon, "delta": plan.delta}
     values = {key: value for key, value in values.items() if key not in _FOR_PAGES}
     if not options.as_json:
         console().print(summary(report))

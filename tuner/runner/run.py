@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
     from trainables.charge import Charge
+    from trainables.rungs import MakeTraining
     from tuner.executors.base import SpecFor
     from tuner.privacy.ledger.search_budget import SearchBudget
     from tuner.recorder.recorder import SweepInfo
@@ -137,8 +138,20 @@ def run_trials(
         address=options.address,
         hide_logs=plan.mode.runs_hidden,
     )
-    setup = TrialSetup(spec_for=spec_for, charge_for=charge_for, folder=sweep.work, stops_when_lost=stops_when_lost)
+    setup = TrialSetup(
+        spec_for=spec_for,
+        charge_for=charge_for,
+        folder=sweep.work,
+        make_training=_training_on_release() if plan.mode.on_release else None,
+        stops_when_lost=stops_when_lost,
+    )
     return EXECUTORS["local" if options.local else "ray"](settings).run(driver, setup)
+
+
+def _training_on_release() -> MakeTraining:
+    from trainables.release.training import ReleasedTraining
+
+    return ReleasedTraining
 
 
 def _committed(sweep: SweepFolder, prepared: ReadySearch, study: Study) -> Committed | None:

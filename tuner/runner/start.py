@@ -12,9 +12,10 @@ from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError
 from tuner.experiment import load_experiment
 from tuner.files import write_json
 from tuner.plan.plan import plan_from
-from tuner.privacy.modes import COMPOSITION, SELECTION
+from tuner.privacy.modes import COMPOSITION, RELEASE, SELECTION
 from tuner.runner.composition import run_open
 from tuner.runner.proxy import check_proxy, run_proxy
+from tuner.runner.release import run_on_release
 from tuner.runner.run import RunOptions, RunResult
 from tuner.runner.selection import run_sealed
 from tuner.sweep import folder as sweeps
@@ -22,6 +23,7 @@ from tuner.sweep.folder import SweepFolder
 from tuner.sweep.identity import admit_open_use
 from tuner.sweep.preflight import ReadySearch, check_startable
 from tuner.sweep.registration import enter, open_ledger, return_to
+from tuner.sweep.releases import draw_unprotected, take_release
 from tuner.sweep.sealed import read_winner
 from tuner.sweep.settings import check_same, located
 from tuner.sweep.sweep_files import resolved, write_new_sweep, write_resumed_sweep
@@ -37,6 +39,7 @@ __all__ = ["RUNNERS", "continue_sweep", "ready_to_resume", "start_sweep"]
 RUNNERS: Mapping[str, Callable[[SweepFolder, ReadySearch, Ledger | None, RunOptions], RunResult]] = {
     COMPOSITION.name: run_open,
     SELECTION.name: run_sealed,
+    RELEASE.name: run_on_release,
 }
 """Functions that run a sweep, by the name of its mode. `tuner.runner.public` runs the two sweeps of public mode."""
 
@@ -74,6 +77,13 @@ def start_sweep(
                 admit_open_use(experiment.ledger, prepared.request).require(
                     sweep.id, void=options.void_total, say=options.say
                 )
+                if mode.on_release:
+                    draw_unprotected(sweep, prepared)
+            elif mode.on_release:
+                taken = take_release(ledger, sweep, prepared)
+                plan = prepared.plan
+                cost = f"charged ε = {plan.epsilon:g}, δ = {plan.delta:g} for" if taken.new else "uses at no cost"
+                options.say(f"{cost} the release {taken.search}")
             else:
                 enter(ledger, sweep, prepared)
         except (BudgetRefusedError, LedgerCorruptError) as error:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tuner.study.types import TrialView
     from tuner.sweep.folder import SweepFolder
 
-__all__ = ["HeadWatch", "remember_head", "require_charged", "require_not_behind"]
+__all__ = ["HeadWatch", "charged_search", "remember_head", "require_charged", "require_head", "require_not_behind"]
 
 _FILE = "ledger_head.jsonl"
 
@@ -68,6 +68,17 @@ def remember_head(sweep: SweepFolder, ledger: Ledger, datasets: Sequence[str] = 
         file.write(line)
 
 
+def charged_search(sweep: SweepFolder, ledger: Ledger, search: str) -> SearchState:
+    """Return what the ledger has of the search that was charged for a sweep.
+
+    Raises:
+        LedgerError: the ledger has no such search, or has gone back in time (``ledger-behind``).
+    """
+    if not ledger.has_search(search):
+        require_head(sweep, ledger)
+    return ledger.search_state(search)
+
+
 def require_not_behind(sweep: SweepFolder, ledger: Ledger, charged: SearchState) -> None:
     """Refuse a ledger that has gone back in time since the sweep last saw it.
 
@@ -80,7 +91,7 @@ def require_not_behind(sweep: SweepFolder, ledger: Ledger, charged: SearchState)
 
     require_head(sweep, ledger)
     if charged.charged_whole:
-        return  # charged before its first run, and the head was kept after that
+        return  # charged before its first run or draw, and the head was kept after that
     for trial in stored_charges(sweep.work, sweep.id):
         require_charged(charged, trial.id, trial.number, trial.steps)
         if charged.validation is not None:

@@ -19,8 +19,10 @@ from search_spaces.spaces import is_own_method
 from trainables.data import DatasetInfo, DatasetRequest, budget_owner, check_present, info
 from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
+from trainables.tasks import check_metric
 from tuner.errors import InputError
 from tuner.experiment import Experiment, find_file, load_experiment, yamlfile
+from tuner.plan.comparison import Comparison, choose
 from tuner.plan.plan import Plan, make_plan
 from tuner.sweep.folder import storage_unwritable
 from tuner.sweep.identity import names_in_ledger
@@ -55,6 +57,7 @@ class ReadySearch:
         about: public facts about the requested records.
         overrides: values given with `--set`.
         source: path and origin of the file as text; empty for a resumed sweep.
+        compared: what `accounting: auto` compared; None with any other accounting.
     """
 
     path: Path
@@ -64,6 +67,7 @@ class ReadySearch:
     plan: Plan
     overrides: tuple[str, ...] = ()
     source: str = ""
+    compared: Comparison | None = None
 
     @property
     def owner(self) -> str:
@@ -91,10 +95,18 @@ class ReadySearch:
         return names_in_ledger(self.request)
 
 
-def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_data: bool = True) -> ReadySearch:
+def prepare(
+    file: str,
+    overrides: Sequence[str],
+    *,
+    data_dir: str | None,
+    need_data: bool = True,
+    without: str | None = None,
+) -> ReadySearch:
     """Find, read, check and plan an experiment. `file` is a path or the name of a shipped file.
 
-    With `need_data=False` the data may be missing, because a plan needs only public facts about them.
+    With `need_data=False` the data may be missing, because a plan needs only public facts about them. `without` names a
+    data set whose measurements `accounting: auto` leaves out, to judge its choice on that data set.
 
     Raises:
         InputError: the file has problems. The error lists all of them.
@@ -108,15 +120,20 @@ def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_d
     if need_data:
         check_present(request)
     about = info(request)
+    plan, compared = None, None
+    if experiment.is_auto:
+        experiment, plan, compared = choose(experiment, request, without=without)
     for augmentation in dict(experiment.space.parameters)["augmentation"].grid(1):
         check_augmentation(str(augmentation), about.input_shape)
+    check_metric(experiment.search.metric.name, task=about.task, classes=about.classes)
     return ReadySearch(
         path=path,
         source=f"{path} ({'shipped with the program' if where == 'shipped' else 'a local file'})",
         experiment=experiment,
         request=request,
         about=about,
-        plan=make_plan(experiment, request),
+        plan=plan or make_plan(experiment, request),
+        compared=compared,
         overrides=tuple(overrides),
     )
 
@@ -188,11 +205,13 @@ def check_model(prepared: ReadySearch) -> None:
                 module = build_model(
                     prepared.experiment,
                     input_shape=about.input_shape,
-                    classes=about.classes,
+                    classes=about.outputs,
                     activation=activation,
                     weights=None if start is None else start.weights,
                 )
-                source = gradient_source(module, Layout.of(module), about.input_shape, precision=precision)
+                source = gradient_source(
+                    module, Layout.of(module), about.input_shape, precision=precision, task=about.task
+                )
                 if ":" in prepared.experiment.trainable.model:
                     check_sensitivity(module, source, input_shape=about.input_shape, classes=about.classes)
                 if is_own_method(prepared.experiment.trainable.method):
@@ -212,8 +231,8 @@ def build_model(
 ) -> nn.Module:
     """Build the experiment's model. The current folder is also searched for the code of a user's own model.
 
-    Without an `activation`, the model has the first one that a trial may have; an exported experiment has one. Public
-    weights (`start_file`) are not read here, because an exported model has its own.
+    `classes` is the number of outputs. Without an `activation`, the model has the first one that a trial may have; an
+    exported experiment has one. Public weights (`start_file`) are not read here, because an exported model has its own.
     """
     from trainables.models import build
 

@@ -14,7 +14,8 @@ from tuner.experiment import load_experiment
 from tuner.privacy.ledger.blocks import table_of
 from tuner.sweep.folder import read_json
 from tuner.sweep.identity import admit_open_use, keyed_fingerprint, near_names, public_facts
-from tuner.sweep.ledger_head import remember_head, require_not_behind
+from tuner.sweep.ledger_head import remember_head, require_head, require_not_behind
+from tuner.sweep.releases import release_to_use
 from tuner.sweep.settings import plan_hash, settings_hash, split_of
 from tuner.sweep.start_weights import start_for_ledger
 from tuner.sweep.status import SweepState
@@ -35,6 +36,7 @@ __all__ = [
     "dataset_refusal",
     "division_of",
     "enter",
+    "hold_release_to_ledger",
     "hold_to_ledger",
     "leave",
     "ledger_states",
@@ -178,6 +180,8 @@ def dataset_refusal(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> 
     if not datasets:
         return None
     ledger = Ledger.open(prepared.experiment.ledger, create=False)
+    if prepared.plan.mode.on_release and release_to_use(prepared, datasets, ledger) is not None:
+        return None  # it is charged already
     if is_own(prepared.request):
         try:
             for name in prepared.owners:
@@ -244,6 +248,37 @@ def hold_to_ledger(
         ("the blocks", [name.rpartition("/")[2] for name in _datasets(state)], list(request.blocks)),
         ("the users", division and division.named, users),
     )
+    _require_equal(state, compared)
+
+
+def hold_release_to_ledger(
+    ledger: Ledger,
+    state: SearchState,
+    experiment: Experiment,
+    plan: Plan,
+    *,
+    request: DatasetRequest,
+    division: Division | None,
+) -> None:
+    """Raise a TunerError if a sweep's release, split or records differ from those in the release's ledger entry.
+
+    The other settings of a search on a release may be any, because nothing that it does is charged.
+    """
+    compared = (
+        ("the plan", (plan.training_filter, plan.unit, plan.private), (state.filter, state.unit, True)),
+        ("the plan", (plan.epsilon, plan.delta), (state.epsilon, state.delta)),
+        ("the split", split_of(experiment), state.details.get("split")),
+        ("the records", keyed_fingerprint(ledger, request), state.fingerprint),
+        ("the users", division, None),
+    )
+    _require_equal(state, compared)
+
+
+def _require_equal(state: SearchState, compared: Sequence[tuple[str, object, object]]) -> None:
+    """Raise a TunerError if a fact of a sweep differs from what the ledger was charged for.
+
+    `compared` has triples: name of the fact, its value now, its value in the ledger.
+    """
     for what, now, charged in compared:
         if now != charged:
             raise TunerError(
@@ -279,6 +314,9 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
         refuse_if_charged(sweep, prepared.experiment.ledger)
         admit_open_use(prepared.experiment.ledger, prepared.request).require(sweep.id, void=None)
         return None
+    if prepared.plan.mode.on_release:
+        require_head(sweep, ledger)  # the release itself is compared when it is used
+        return ledger
     if not ledger.has_search(sweep.id):
         if not starting:
             raise LedgerError(

@@ -86,16 +86,17 @@ def _is_over(sweep: SweepFolder) -> bool:
     number of trials, and the sweep has not ended.
     """
     from tuner.privacy.ledger.ledger import Ledger
+    from tuner.sweep.ledger_head import charged_search
 
     status, experiment = sweep.read_status(), load_experiment(sweep.experiment)
     asked = experiment.search.trials
     if status.get("state") not in FINISHED or status.get("trials", asked) != asked:
         return False
-    if not read_json(sweep.plan).get("private") or sweep.mode.searches_public:
+    if not read_json(sweep.plan).get("private") or not sweep.mode.charges_trials:
         return True
     if not Ledger.exists(experiment.ledger):
         return False  # resuming reports the missing ledger
-    return Ledger.open(experiment.ledger, create=False).search_state(sweep.id).status != "open"
+    return charged_search(sweep, Ledger.open(experiment.ledger, create=False), sweep.id).status != "open"
 
 
 def request_stop(sweep: SweepFolder) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from tuner.plan.plan import mechanism_of
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from trainables.training import TrainingSpec
     from tuner.experiment import Experiment
     from tuner.plan.plan import Plan
+    from tuner.sweep.releases import StoredRelease
 
-__all__ = ["seed_of", "training_spec"]
+__all__ = ["on_release", "seed_of", "training_spec"]
 
 
 def training_spec(
@@ -68,10 +69,16 @@ def training_spec(
         threads=max(1, int(resources.cpus_per_trial)),
         device="auto" if resources.gpus_per_trial else "cpu",
         score_noise=plan.score_noise,
+        metric=experiment.search.metric.name,
         initial=None if initial is None else str(initial),
         start=None if start is None else StartWeights(path=start.path, sha256=str(start.sha256)),
         freeze=trainable.freeze,
     )
+
+
+def on_release(spec: TrainingSpec, release: StoredRelease) -> TrainingSpec:
+    """Return the specification of a trial that trains on a stored release."""
+    return replace(spec, release=str(release.path), release_sha256=release.sha256, labels_kept=release.kept)
 
 
 def seed_of(experiment: Experiment, number: int) -> int:

@@ -11,9 +11,10 @@ import torch
 
 import trainables.engine.clip
 import trainables.engine.step
+import trainables.engine.update
 from trainables.audit.one_run import AuditResult, audit_run, scores
 from trainables.audit.task import METHOD_PARAMETERS, canary_task
-from trainables.methods import METHODS
+from trainables.methods import STEP_METHODS
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
 
@@ -28,7 +29,7 @@ def audited(folder: Path, method: str, *, canaries: int = 768, claim: float = 0.
 
 
 def test_every_method_is_audited() -> None:
-    assert METHOD_PARAMETERS.keys() == METHODS.keys()
+    assert METHOD_PARAMETERS.keys() == STEP_METHODS.keys()
 
 
 @pytest.mark.parametrize("method", METHOD_PARAMETERS)
@@ -66,6 +67,36 @@ def test_a_planted_fault_shows_more_than_the_claim(tmp_path: Path, fault: str, m
         )
     found = audited(tmp_path, "dp_sgd", sample_rate=0.1, noise_multiplier=4.0, claim=claim)
     assert (found.epsilon_at_least > claim) == (fault != "none")
+
+
+@pytest.mark.parametrize("task", ["binary", "regression"])
+def test_the_bound_of_another_task_is_below_its_claim_and_above_a_tenth(tmp_path: Path, task: str) -> None:
+    claim = epsilon(SampledGaussian(0.5, 3.0), 20, DELTA)
+    found = audited(tmp_path, "dp_sgd", task=task, parameters={"learning_rate": 1e-3})
+    assert claim / 10 < found.epsilon_at_least <= claim
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adam_corrected"])
+@pytest.mark.parametrize("method", METHOD_PARAMETERS)
+def test_the_weights_follow_from_the_noised_gradients_alone(tmp_path: Path, method: str, optimizer: str) -> None:
+    found = audited(tmp_path, method, canaries=64, steps=4, optimizer=optimizer)
+    assert found.unexplained == 0.0
+
+
+def test_an_update_that_sees_gradients_without_noise_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The correction of the second moment is computed from the noise that was drawn, as an observer cannot."""
+    real, drawn = trainables.engine.step.add_noise, []
+
+    def told(clipped: torch.Tensor, **more: Any) -> torch.Tensor:  # noqa: ANN401
+        drawn.append(real(clipped, **more) - clipped)
+        return clipped + drawn[-1]
+
+    monkeypatch.setattr(trainables.engine.step, "add_noise", told)
+    monkeypatch.setattr(
+        trainables.engine.update.CorrectedAdam, "_second_moment", lambda _self, square: square + drawn[-1].square()
+    )
+    found = audited(tmp_path, "dp_sgd", canaries=64, steps=4, optimizer="adam_corrected")
+    assert found.unexplained
 
 
 def test_the_score_never_looks_at_who_entered(tmp_path: Path) -> None:

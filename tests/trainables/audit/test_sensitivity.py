@@ -17,7 +17,7 @@ from trainables.engine.clip import CLIPPINGS
 from trainables.engine.layout import Layout
 from trainables.engine.per_sample import TorchFuncSource
 from trainables.errors import GateError
-from trainables.methods import METHODS, from_parameters
+from trainables.methods import STEP_METHODS, from_parameters
 from trainables.models import build
 from trainables.training import gradient_source
 
@@ -82,7 +82,7 @@ def probed(kind: str, method: str, clipping: str, views: dict[str, Any], users: 
 
 
 def test_every_method_is_probed() -> None:
-    assert OWN.keys() == METHODS.keys()
+    assert OWN.keys() == STEP_METHODS.keys()
 
 
 @pytest.mark.parametrize(

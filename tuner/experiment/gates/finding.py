@@ -25,7 +25,7 @@ from tuner.experiment.model import Experiment
 from tuner.experiment.prior import ONE_RUN, with_prior
 from tuner.experiment.resolving import with_defaults
 from tuner.experiment.yamlfile import Path
-from tuner.privacy.modes import COMPOSITION, MODES, Mode
+from tuner.privacy.modes import Mode
 from tuner.study.unimodal.options import assumed
 
 __all__ = ["OWN_CODE", "Draft", "Gate", "GateFinding", "gate"]
@@ -120,7 +120,7 @@ class Draft:
     @property
     def mode(self) -> Mode:
         """The accounting mode of the file. An unknown mode counts as composition here; another gate reports it."""
-        return MODES.get(self.experiment.privacy.accounting, COMPOSITION)
+        return self.experiment.mode_or_default
 
     @cached_property
     def public_size(self) -> int | None:

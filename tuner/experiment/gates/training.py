@@ -76,10 +76,19 @@ def batch_size(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("batch-size-too-large", path, rule, "Lower the batch size.")
 
 
-@gate("trainable.start")
+@gate("trainable.start", "trainable.freeze", "privacy.accounting")
 def start(draft: Draft) -> Iterator[GateFinding]:
-    """Require weights that are declared public."""
-    named = draft.experiment.trainable.start
+    """Require weights that are declared public, and refuse them in searches on a release.
+
+    A release has one entry in the ledger, and later searches change nothing of it. So no card could name their weights.
+    """
+    trainable = draft.experiment.trainable
+    if draft.mode.on_release:
+        rule = "`accounting: release` has no public weights, because the card of a release cannot name them"
+        for key, value in (("start", trainable.start), ("freeze", trainable.freeze)):
+            if value:
+                yield GateFinding("start-with-release", f"trainable.{key}", rule, "Remove the key.")
+    named = trainable.start
     if named is not None and not named.public:
         rule = "must be true, because the claim does not cover what the weights know of the records already"
         fix = "Write public: true if no record of this search was used for the weights; otherwise leave `start` out."

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NOTHING_CLAIMED",
     "PUBLIC_SEARCH",
+    "RELEASE_CLAIM",
     "Total",
     "budget_sentence",
     "claim_line",
@@ -33,6 +34,13 @@ PUBLIC_SEARCH = (
     "Nothing is claimed of this search on records that are declared public. Only what is charged after it has a claim."
 )
 """First line of a view of a search on public records."""
+
+
+RELEASE_CLAIM = (
+    "Trains on one noisy copy of the records, which was charged before it was drawn. Its guarantee covers everything "
+    "that is computed from it, so no trial and no later search on it is charged."
+)
+"""Sentence about a search on a release."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +208,11 @@ def budget_sentence(budget: BudgetView, *, mode: Mode = COMPOSITION, unit: str =
         budget.epsilon_cap, budget.delta, mode=mode, unit=unit, protected=budget.validation is not None
     )
     # A search with hidden runs has no odometer, because it is charged as a whole when it begins.
-    return words if mode.runs_hidden else f"{words} The amount spent so far (odometer) is not a guarantee."
+    return (
+        words
+        if mode.runs_hidden or mode.on_release
+        else f"{words} The amount spent so far (odometer) is not a guarantee."
+    )
 
 
 def guarantee_words(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainables.tasks import METRICS
 from tuner.errors import VerificationError
 from tuner.privacy.accountant.mechanism import SampledGaussian
 
@@ -14,7 +15,7 @@ __all__ = ["EXPORTED", "LIBRARIES", "OWN_WORDS", "CardFacts", "OwnWord", "own_wo
 
 EXPORTED = ("model.safetensors", "experiment.yaml")
 """Files whose hashes a card contains."""
-_SCORES = ("validation_accuracy", "validation_loss", "test_accuracy", "test_loss")
+_SCORES = (*METRICS, *(name.replace("validation", "test", 1) for name in METRICS))
 LIBRARIES = ("torch", "numpy", "opacus", "dp-accounting", "optuna", "ray", "cryptography", "scikit-learn")
 """Libraries whose versions a card contains."""
 _VERSIONS = ("dp-tuner", "python", *LIBRARIES)
@@ -28,8 +29,9 @@ class CardFacts:
         winner: id of the exported trial. It is not used for a sealed search, whose trials have no public ids.
         winner_run: (mechanism, steps) of the exported run of a sealed search; None for other searches. The ledger of a
             sealed search contains no single runs.
+        model: name of the model, if the ledger does not name it: any model may be trained on a release.
         parameters: hyper-parameters of the winner, as plain JSON.
-        max_grad_norm: clipping norm C of the winner.
+        max_grad_norm: clipping norm C of the winner; None if it was trained on a release.
         public_size: number of records, or of users if the search protects users. The sample rate is the expected batch
             size divided by this number.
         public_size_is_public: whether `public_size` is a public constant, as for the data sets that come with dp-tuner.
@@ -44,7 +46,7 @@ class CardFacts:
     search: str
     winner: str
     parameters: Mapping[str, Any]
-    max_grad_norm: float
+    max_grad_norm: float | None
     public_size: int
     public_size_is_public: bool
     preprocessing: str
@@ -52,6 +54,7 @@ class CardFacts:
     pruner: str
     private: bool
     winner_run: tuple[SampledGaussian, int] | None = None
+    model: str | None = None
     records_per_user: int | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -160,13 +163,19 @@ For a sealed search, these are also the mechanism and the number of steps of its
 """
 
 
+_MODEL = OwnWord("model", "configuration.model", "the name of a model", lambda value: isinstance(value, str))
+"""Name of the model that was trained on a release. The ledger does not contain it."""
+
+
 def require_own_words(facts: CardFacts) -> None:
     """Check the values on the card that only the operator can supply.
 
     Raises:
         VerificationError: a value is not allowed, or a name in a mapping is unknown.
     """
-    for word in OWN_WORDS:
+    for word in (*OWN_WORDS, *(() if facts.model is None else (_MODEL,))):
+        if facts.model is not None and word.fact == "max_grad_norm":
+            continue  # a model that was trained on a release has no clipping norm
         value = getattr(facts, word.fact)
         unknown = sorted(value.keys() - set(word.names)) if word.names is not None else []
         if unknown or not word.fits(value):
@@ -176,13 +185,14 @@ def require_own_words(facts: CardFacts) -> None:
             )
 
 
-def own_words_of(card: Mapping[str, Any], *, charged_whole: bool) -> CardFacts:
+def own_words_of(card: Mapping[str, Any], *, hides_runs: bool, on_release: bool = False) -> CardFacts:
     """Return the values of an issued card that only the operator could supply.
 
     Args:
         card: the parsed card.
-        charged_whole: whether the search was charged as a whole before its first run. If so, the winner's run is also
-            read from the card, because the ledger does not contain it.
+        hides_runs: whether the search is sealed. If so, the winner's run is also read from the card, because the
+            ledger does not contain it.
+        on_release: whether the model was trained on a release. If so, its model is read, and no clipping norm.
 
     Raises:
         KeyError: the card lacks a field.
@@ -190,9 +200,12 @@ def own_words_of(card: Mapping[str, Any], *, charged_whole: bool) -> CardFacts:
         TunerError: a value is not allowed.
     """
     winner_run = None
-    if charged_whole:
+    if hides_runs:
         run = card["winner"]
         winner_run = (SampledGaussian.from_body(run), run["steps"])
-    facts = CardFacts(**{word.fact: word.read(card) for word in OWN_WORDS}, private=True, winner_run=winner_run)
+    words = {word.fact: word.read(card) for word in OWN_WORDS if not (on_release and word.fact == "max_grad_norm")}
+    if on_release:
+        words |= {"max_grad_norm": None, "model": card["configuration"]["model"]}
+    facts = CardFacts(**words, private=True, winner_run=winner_run)
     require_own_words(facts)
     return facts

@@ -123,7 +123,7 @@ def _meaning(card: Mapping[str, Any]) -> list[str]:
 def _extent(card: Mapping[str, Any]) -> str:
     """Return the sentences that say what the card's numbers cover."""
     mode, spent = _mode(card), card["spent"]
-    if mode.runs_hidden:
+    if mode.runs_hidden or mode.on_release:
         return mode.extent
     scores = "" if card["validation_cap"] is None else f" and {counted(spent['released_scores'], 'score')}"
     so_far = (
@@ -190,7 +190,7 @@ def _numbers(card: Mapping[str, Any]) -> list[str]:
     if validation is not None:
         scored = "all protected scores that the cap allows, for a validation record"
         rows.append(("validation", rounded_up(validation["epsilon_at_cap"]), number(validation["delta"]), scored))
-    if not mode.runs_hidden:
+    if not (mode.runs_hidden or mode.on_release):
         steps = f"{counted(spent['leased_steps'], 'step')} in {counted(spent['trials'], 'trial')}"
         rows.append(("spent", rounded_up(spent["epsilon_spent"]), delta, f"{steps}{trains}: not a guarantee"))
     rows.append(("one run", rounded_up(winner["single_run_epsilon"]), delta, f"the exported trial, {mode.winner_row}"))

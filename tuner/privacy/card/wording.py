@@ -25,6 +25,8 @@ def allowed_text(filter: Mapping[str, Any]) -> str:
             return f"steps of any kind, up to a Rényi divergence of order {plain(filter['order'])}"
         case "sealed":
             return "the best of a hidden number of runs"
+        case "one_release":
+            return f"one release of {counted(filter['rows'], 'row')}"
         case kind:
             raise ValueError(f"a filter must be of a known kind (got {kind!r})")
 

@@ -208,6 +208,6 @@ def _time_of(before: DatasetState, data: dict[str, Any]) -> str:
     The hours of charges would tell when trials ended, and the day on which a sealed search ended its number of runs.
     """
     search = before.by_name.get(str(data.get("search", "")))
-    if search is not None and search.charged_whole:
+    if search is not None and search.hides_runs:
         return search.opened_time
     return datetime.now(UTC).strftime("%Y-%m-%d")

@@ -45,7 +45,7 @@ class Entry:
         seq: number of the entry within the data set: 1, 2, 3, … without a gap.
         time: day on which the entry was written, UTC, such as `2026-11-24`. It is for people only; no rule uses it.
         kind: `cap`, `grant`, `public`, `void`, `open_search`, `begin`, `reserve`, `lease`, `settle`, `close_search`,
-            `reopen_search` or `card`.
+            `reopen_search`, `release`, `stored` or `card`.
         writer: the database role or the account of the operating system that wrote the entry.
         body: content of the entry, as canonical JSON.
         previous: hash of the previous entry, or `GENESIS`.

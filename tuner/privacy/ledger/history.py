@@ -239,9 +239,13 @@ def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | N
     search = state.by_name[data["search"]]
     if entry.kind == "open_search":
         return "opened", _opened(search), search
-    if search.charged_whole:
+    if search.hides_runs:
         return None
     match entry.kind:
+        case "release":
+            return "charged", "Charged for one release of the records, before it was drawn.", search
+        case "stored":
+            return "stored", f"The release was drawn and stored, SHA-256 {data['sha256'][:16]}…", search
         case "close_search":
             text = "Closed." if search.counts else "Closed before any charge. Its claim does not count against the cap."
             return "closed", text, search
@@ -258,7 +262,7 @@ def _opened(search: SearchState) -> str:
     text = f"Opened with the claim ε = {search.epsilon:g}, δ = {search.delta:g} for each {search.unit}"
     if search.mirror_of is not None:
         text += f"; the part on this block of {search.mirror_of}, whose whole claim counts on each of its blocks"
-    if search.charged_whole:
+    if search.hides_runs:
         return f"{text}. Sealed: only the best of a hidden number of runs is released. No later event is shown."
     if search.validation_claim is not None:
         epsilon, delta = search.validation_claim
@@ -267,13 +271,13 @@ def _opened(search: SearchState) -> str:
 
 
 def _search_line(search: SearchState) -> SearchLine:
-    hidden = search.charged_whole
+    hidden = search.hides_runs
     only = None if hidden else search.filter.only_mechanism
     return SearchLine(
         search=search.search,
         user=search.user,
         unit=search.unit,
-        mode=("sealed selection" if hidden else "composition")
+        mode=("sealed selection" if hidden else search.filter.mode)
         + ("" if search.mirror_of is None else f" on several blocks, charged as {search.mirror_of}")
         + (f", also counts on {', '.join(search.blocks)}" if search.blocks else ""),
         cap_kind=search.filter.kind,

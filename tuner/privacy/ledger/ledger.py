@@ -1,7 +1,8 @@
 """The ledger: the durable record of all caps and charges of a data set.
 
 A trial reserves steps before it starts. It leases steps (charges them durably) before it takes them. When the
-trial ends it is settled, and the steps that it reserved but did not lease are freed. What only reads is in `reader.py`.
+trial ends it is settled, and the steps that it reserved but did not lease are freed. `reader.py` has what only reads,
+and `owner.py` what an owner of the data writes.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from tuner.errors import InputError, LedgerError
-from tuner.privacy.accountant.filters import Filter
+from tuner.errors import InputError
+from tuner.privacy.accountant.filters import Filter, OneRelease
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
 from tuner.privacy.ledger.admission import (
     admit_own,
     check_pools,
-    order_filter,
+    require_dataset,
     require_fit,
     require_name,
     require_search,
@@ -31,15 +32,15 @@ from tuner.privacy.ledger.blocks import mirror_name, mirrors_of
 from tuner.privacy.ledger.chain import Write
 from tuner.privacy.ledger.division import Division, known_pairs, require_compatible
 from tuner.privacy.ledger.entries import canonical
-from tuner.privacy.ledger.reader import LedgerReader
-from tuner.privacy.ledger.state import TRAINING, VALIDATION, DatasetCap, PoolState, SearchState
+from tuner.privacy.ledger.owner import OwnersLedger
+from tuner.privacy.ledger.state import TRAINING, VALIDATION, PoolState, SearchState
 
 __all__ = ["Ledger"]
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
-class Ledger(LedgerReader):
+class Ledger(OwnersLedger):
     """Durable record of the caps of data sets and of the charges of all searches on them.
 
     Formal guarantees:
@@ -52,83 +53,6 @@ class Ledger(LedgerReader):
 
     Use `Ledger.open`. A ledger is safe across threads and processes. Each process opens the ledger by its URL.
     """
-
-    def set_cap(self, dataset: str, epsilon: float, delta: float, *, order: float | None = None) -> None:
-        """Set the (ε, δ) that all searches on `dataset` may spend together.
-
-        The cap may be below the committed total. Then no new search and no new reservation is admitted, but reserved
-        steps may still be taken. If `order` is given, a search is admitted if it fits at least one of two rules: a
-        limit on the sum of all claims, or a Rényi filter of that order. Each rule uses half of δ. Raise
-        `BudgetRefusedError` if the order would change while any search counts against the cap.
-        """
-        require_name(dataset, "dataset")
-        require_epsilon(epsilon)
-        require_delta(delta)
-        body: dict[str, Any] = {"epsilon": float(epsilon), "delta": float(delta)}
-        if order is not None:
-            body |= {"order": float(order), "units": order_filter(order, epsilon, delta)}
-        with self._chain.write() as write:
-            write(dataset, "cap", body)
-
-    def set_first_cap(self, dataset: str, epsilon: float, delta: float) -> DatasetCap | None:
-        """Set the cap of a data set that has none, without an order. Return the earlier cap, and then change nothing.
-
-        Of two processes that call it together, one sets the cap and the other gets it.
-        """
-        require_name(dataset, "dataset")
-        require_epsilon(epsilon)
-        require_delta(delta)
-        with self._chain.write() as write:
-            state = write.states.get(dataset)
-            if state is not None and state.cap is not None:
-                return state.cap
-            write(dataset, "cap", {"epsilon": float(epsilon), "delta": float(delta)})
-        return None
-
-    def grant(self, dataset: str, user: str, epsilon: float, delta: float) -> None:
-        """Set one user's share of the data set's cap.
-
-        After the first grant, users without a share cannot start a search. A share may be below the committed total of
-        the user's searches. Then the user cannot start a new search or trial. Raise `BudgetRefusedError` if there is no
-        cap, or if the shares together would exceed the cap.
-        """
-        require_name(dataset, "dataset")
-        require_name(user, "user")
-        require_epsilon(epsilon)
-        require_delta(delta)
-        with self._chain.write() as write:
-            write(dataset, "grant", {"user": user, "epsilon": float(epsilon), "delta": float(delta)})
-
-    def revoke(self, dataset: str, user: str) -> None:
-        """Set a user's share to (0, 0); raise `LedgerError` if the user has no share."""
-        with self._chain.write() as write:
-            state = write.states.get(dataset)
-            if state is None or user not in state.grants:
-                raise LedgerError(
-                    "share-not-found",
-                    f"User {user!r} has no share of data set {dataset!r} to revoke. Check both names.",
-                )
-            write(dataset, "grant", {"user": user, "epsilon": 0.0, "delta": 0.0})
-
-    def enter_public(self, dataset: str, fingerprint: str) -> None:
-        """Enter records that everyone may see, by their keyed checksum. Only an owner of the data should do this.
-
-        Raise `BudgetRefusedError` if the ledger holds the records, or the name, as private.
-        """
-        require_name(dataset, "dataset")
-        require_name(fingerprint, "fingerprint")
-        with self._chain.write() as write:
-            write(dataset, "public", {"fingerprint": fingerprint, "user": self.user()})
-
-    def void_total(self, dataset: str, *, use: str, why: str, sweep: str) -> None:
-        """Record, before a sweep uses the records without protection, that the data set's total is void from now on.
-
-        `use` is `public` or `not private`. Only an owner of the data should do this.
-        """
-        require_name(dataset, "dataset")
-        require_name(why, "reason")
-        with self._chain.write() as write:
-            write(dataset, "void", {"use": use, "why": why, "sweep": sweep, "user": self.user()})
 
     def open_search(
         self,
@@ -147,6 +71,8 @@ class Ledger(LedgerReader):
         blocks: Sequence[str] = (),
     ) -> None:
         """Open a search of the current user. Its whole (ε, δ) then counts against the cap of the data set.
+
+        A release (`OneRelease`) is also charged by this call, and its search is then closed.
 
         Args:
             dataset: name of the data set.
@@ -175,7 +101,7 @@ class Ledger(LedgerReader):
             LedgerCorruptError: the stored division of an earlier search was changed or removed.
             LedgerError: the name of the search exists already.
         """
-        require_name(dataset, "dataset")
+        require_dataset(dataset)
         require_name(search, "search")
         require_epsilon(epsilon)
         require_delta(delta)
@@ -199,7 +125,7 @@ class Ledger(LedgerReader):
             "unit": unit,
             "user": self.user(),
             "adjacency": "add_or_remove_one",
-            "accounting": "selection" if filter.charged_whole else "composition",
+            "accounting": filter.mode,
             "epsilon": float(epsilon),
             "delta": float(delta),
             "fingerprint": fingerprint,
@@ -217,7 +143,7 @@ class Ledger(LedgerReader):
             shared = {key: value for key, value in (details or {}).items() if key in {"own", "split"}}
             body["division"] = None if division is None else _entered(write, dataset, search, division)
             for block in blocks:
-                require_name(block, "dataset")
+                require_dataset(block)
                 mirror: dict[str, Any] = {
                     "search": mirror_name(search, block),
                     "blocks": [],
@@ -229,6 +155,21 @@ class Ledger(LedgerReader):
                 }
                 write(block, "open_search", {**body, **mirror})
             write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), filter, validation)})
+            if isinstance(filter, OneRelease):  # charged in the same transaction, so that no crash leaves it open
+                _begin_mirrors(write, require_search(write.states, search))
+                write(dataset, "release", {"search": search})
+
+    def store_release(self, search: str, sha256: str) -> None:
+        """Record the checksum of the release that was drawn for `search`, which was charged when it was opened.
+
+        Raises:
+            LedgerError: the search is no release, or a release is stored already.
+        """
+        if not (isinstance(sha256, str) and _SHA256.fullmatch(sha256)):
+            raise _not_a_hash("sha256", sha256)
+        with self._chain.write() as write:
+            state = require_search(write.states, search)
+            write(state.dataset, "stored", {"search": search, "sha256": sha256})
 
     def begin_sealed(self, search: str) -> None:
         """Charge a sealed search as a whole, before its first run. Afterwards the search can charge nothing more.
@@ -377,13 +318,16 @@ class Ledger(LedgerReader):
         """Record that a privacy card with this hash and this kind was issued for `search`."""
         require_name(kind, "kind")
         if not (isinstance(card_sha256, str) and _SHA256.fullmatch(card_sha256)):
-            raise InputError(
-                "hash-invalid",
-                f"`card_sha256` must be 64 hexadecimal digits (got {card_sha256!r}). Use card_hash(card).",
-            )
+            raise _not_a_hash("card_sha256", card_sha256)
         with self._chain.write() as write:
             state = require_search(write.states, search)
             write(state.dataset, "card", {"search": search, "card_sha256": card_sha256, "card_kind": kind})
+
+
+def _not_a_hash(name: str, value: object) -> InputError:
+    return InputError(
+        "hash-invalid", f"`{name}` must be 64 hexadecimal digits (got {value!r}). Give the SHA-256 of the content."
+    )
 
 
 def _begin_mirrors(write: Write, search: SearchState) -> None:

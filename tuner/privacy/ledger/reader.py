@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Self
 
 from tuner.errors import LedgerCorruptError
@@ -63,6 +64,11 @@ class LedgerReader:
             LedgerError: the key's file is missing, or has the key of another ledger.
         """
         return self._chain.store.key()
+
+    @property
+    def release_folder(self) -> Path:
+        """Folder of the stored releases, which is next to the default file of the key. It may not exist yet."""
+        return self._chain.store.backend.key_path(self.id).with_suffix(".releases")
 
     def user(self) -> str:
         """Return the current user: the operating-system account, or the database role.

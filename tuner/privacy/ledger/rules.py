@@ -95,9 +95,9 @@ def state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetStat
             if search is None:
                 raise ValueError(f"search {data['search']!r} was never opened")
             require_writer(entry.writer, search.user, search.search)
-            if entry.kind in {"lease", "begin"}:
+            if entry.kind in {"lease", "begin", "release"}:
                 require_mirrors(states, search)
-            if entry.kind in {"reserve", "begin"}:
+            if entry.kind in {"reserve", "begin", "release"}:
                 for block in filter(None, map(states.get, search.blocks)):
                     if block.damage is None:  # the owner of each block may have lowered its cap
                         admit(block, 0.0, 0.0, units=0, user=search.user, what=f"search {search.search!r}")

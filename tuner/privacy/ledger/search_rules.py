@@ -93,6 +93,10 @@ def search_after(state: DatasetState, search: SearchState, entry: Entry, data: M
             return _settle(search, data)
         case "begin":
             return _begin(state, search)
+        case "release":
+            return _release(state, search)
+        case "stored":
+            return _stored(search, data)
         case "close_search":
             return replace(search, status="closed")
         case "reopen_search":
@@ -202,7 +206,7 @@ def _settle(search: SearchState, data: Mapping[str, Any]) -> SearchState:
 
 
 def _begin(state: DatasetState, search: SearchState) -> SearchState:
-    whole = search.charged_whole or search.mirror_of is not None
+    whole = search.hides_runs or search.mirror_of is not None
     if not whole or search.status != "open" or search.begun:
         found = "is not sealed" if not whole else "has already begun" if search.begun else "is closed"
         raise LedgerError(
@@ -214,6 +218,35 @@ def _begin(state: DatasetState, search: SearchState) -> SearchState:
         admit(state, 0.0, 0.0, units=0, user=search.user, what=f"search {search.search!r}")
     # Close the search now, because an entry at its end would show when the search ended.
     return replace(search, begun=True, status="closed")
+
+
+def _release(state: DatasetState, search: SearchState) -> SearchState:
+    """Return the search after its release was charged. Nothing else can be charged to it."""
+    if not _is_release(search) or search.status != "open" or search.begun:
+        raise LedgerError(
+            "release-charged",
+            f"Search {search.search!r} cannot be charged for a release: it is {search.status}, and its limit is "
+            f"{search.filter.summary}. A release is charged once, when it is opened.",
+        )
+    admit(state, 0.0, 0.0, units=0, user=search.user, what=f"search {search.search!r}")
+    return replace(search, begun=True, status="closed")
+
+
+def _stored(search: SearchState, data: Mapping[str, Any]) -> SearchState:
+    digest = data["sha256"]
+    if not (isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef")):
+        raise ValueError("the checksum of a release must be 64 hexadecimal digits")
+    if not _is_release(search) or not search.begun or search.stored is not None:
+        raise LedgerError(
+            "release-stored",
+            f"Search {search.search!r} cannot store a release: it is none, was not charged, or has one already. A "
+            "release is drawn once. Charge a new one.",
+        )
+    return replace(search, stored=digest)
+
+
+def _is_release(search: SearchState) -> bool:
+    return search.charged_whole and not search.hides_runs
 
 
 def _reopen(state: DatasetState, search: SearchState, data: Mapping[str, Any]) -> SearchState:
@@ -243,8 +276,7 @@ def _account(search: SearchState, data: Mapping[str, Any], what: str) -> tuple[s
     if search.charged_whole:
         raise LedgerError(
             "sealed-charged-whole",
-            f"Sealed search {search.search!r} cannot {what}, because it is charged as a whole when it begins. Use "
-            "begin_sealed.",
+            f"Search {search.search!r} cannot {what}, because it is charged as a whole: it is sealed, or a release.",
         )
     if search.status != "open":
         raise LedgerError(

@@ -191,7 +191,8 @@ class SearchState:
         division: how the records are divided among users; None unless the unit is a user.
         details: notes by the caller that opened the search.
         status: `open` or `closed`.
-        begun: whether the search is sealed and has begun, so that it was charged as a whole.
+        begun: whether the search was charged as a whole: it is sealed and has begun, or is a release that was charged.
+        stored: SHA-256 of the release that was drawn, if the search is a release; None before it is stored.
         cards: (SHA-256, kind, number of the entry) of each recorded card.
         units: Rényi units of the whole search at the order of the data set's cap, computed when the claim last began to
             count; None if the cap has no order or the units are infinite.
@@ -212,6 +213,7 @@ class SearchState:
     details: Mapping[str, Any]
     status: str = "open"
     begun: bool = False
+    stored: str | None = None
     cards: tuple[tuple[str, str, int], ...] = ()
     units: int | None
     opened_seq: int
@@ -246,8 +248,13 @@ class SearchState:
 
     @property
     def charged_whole(self) -> bool:
-        """Whether the search is sealed. A sealed search is charged as a whole when it begins, and hides its runs."""
+        """Whether the search is charged as a whole before anything is drawn: a sealed search, or a release."""
         return self.filter.charged_whole
+
+    @property
+    def hides_runs(self) -> bool:
+        """Whether the search is sealed: the number of its runs is random and never shown."""
+        return self.filter.hidden_runs is not None
 
     @property
     def trials(self) -> Persistent[str, TrialAccount]:

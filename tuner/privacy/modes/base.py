@@ -27,6 +27,8 @@ class Mode:
             may see anything that depends on the number of its runs.
         searches_public: whether the trials run on public records and are not charged. If so, one run of the best
             configuration is trained on the private records and charged.
+        on_release: whether the trials train on one noisy copy of the records, which is charged as a whole. If so, no
+            trial reads a record or is charged.
         caps: kinds of privacy filter (cap) that the experiment file may choose; empty if the mode fixes the kind.
         samplers: samplers that the mode allows; empty if it allows all.
         pruners: pruners that the mode allows; empty if it allows all.
@@ -45,6 +47,7 @@ class Mode:
     name: str
     runs_hidden: bool = False
     searches_public: bool = False
+    on_release: bool = False
     caps: tuple[str, ...] = ()
     samplers: tuple[str, ...] = ()
     pruners: tuple[str, ...] = ()
@@ -57,6 +60,11 @@ class Mode:
     winner: str = "ε of this run if no other trial had run: NOT a guarantee for a tuned model"
     winner_row: str = "if no other trial had run: not a guarantee"
     extent: str
+
+    @property
+    def charges_trials(self) -> bool:
+        """Whether the ledger charges the sweep under its own name, for what its trials do."""
+        return not (self.searches_public or self.on_release)
 
     def private_trials(self, trials: int) -> int:
         """Return how many of the planned trials are trained on the private records."""

@@ -133,7 +133,11 @@ def _compared(card: Mapping[str, Any], state: DatasetState, others: Sequence[Dat
     """Compare the card with a new one that is built from the ledger and the operator's own words on the card."""
     name, search = "card rendered anew", state.by_name.get(card["claim"]["search"])
     try:
-        own_words = own_words_of(card, charged_whole=search is not None and search.charged_whole)
+        own_words = own_words_of(
+            card,
+            hides_runs=search is not None and search.hides_runs,
+            on_release=search is not None and search.charged_whole and not search.hides_runs,
+        )
         wanted = build_card(own_words, state=state, others=others)
     except ArithmeticError as error:
         yield Check(name, ok=None, detail=not_judged(error))

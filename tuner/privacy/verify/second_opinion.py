@@ -132,7 +132,7 @@ def _kept(name: str, cap: Mapping[str, Any], found: Counted, claim: Mapping[str,
     body = found.filters[name]
     kept = within(body, found.steps(name))
     holds = cap["epsilon_at_cap"] <= cap["epsilon"] <= claim["epsilon"] and cap["delta"] <= claim["delta"]
-    once = found.begun == (1 if body["kind"] == "sealed" else 0)
+    once = found.begun == (1 if body["kind"] in {"sealed", "one_release"} else 0)
     begun = f"; the search was charged as a whole {found.begun} times" if found.begun or not once else ""
     costs = (cap["epsilon_at_cap"], cap["epsilon"], claim["epsilon"])
     charged = kept.why.replace("steps", "scores") if name == "validation" else kept.why
@@ -170,6 +170,9 @@ def _recomputed(name: str, cap: Mapping[str, Any], body: Mapping[str, Any]) -> I
 def _single_runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
     """Check the ε of the winner's run alone, and the ε of all charged steps. Neither ε is a guarantee."""
     delta, winner, body = card["claim"]["delta"], card["winner"], found.filters["training"]
+    if body["kind"] == "one_release":
+        yield _release(card, found)
+        return
     run = (winner["sample_rate"], winner["noise_multiplier"], winner["steps"])
     if body["kind"] == "sealed":
         made = may_make(body, run)
@@ -180,6 +183,17 @@ def _single_runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
         # The claim in the ledger bounds what was spent. The card's own claim may have been changed.
         spent, most = card["spent"]["epsilon_spent"], float(found.epsilon)
         yield _steps("independent accountant, spent", spent, found.steps("training"), delta, most=most)
+
+
+def _release(card: Mapping[str, Any], found: Counted) -> Check:
+    """Check that the release on the card is the one that the ledger charged and stored, once."""
+    said = card["release"]["sha256"]
+    return Check(
+        "release was charged and stored once",
+        ok=found.begun == 1 and found.stored == [said] and card["winner"]["single_run_epsilon"] <= found.epsilon,
+        detail=f"the card names the release {short(said)}; by a recount of the ledger, {found.begun} were charged and "
+        f"{', '.join(map(short, found.stored)) or 'none'} stored",
+    )
 
 
 def _steps(

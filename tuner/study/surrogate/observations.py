@@ -55,8 +55,8 @@ class Prior:
     Attributes:
         noise: noise-to-signal ratio for which the recommendations hold; None for the noise of the observations.
         fraction: fraction of training for which the recommendations hold.
-        recommended: recommendation of each parameter. A parameter without one has the centre of its range, with a
-            spread of half its range.
+        recommended: recommendation of each parameter. A parameter without one has the centre of its range, or the
+            lower bound where no gain over it was measured, with a spread of half its range.
         slope: mean and standard deviation of p, where the best learning rate is proportional to noise^(−p).
     """
 

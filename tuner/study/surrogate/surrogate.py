@@ -8,7 +8,6 @@ from math import exp, isfinite, log, sqrt
 from typing import Final, TypeAlias
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from tuner.study.gaussian_process import Array, Solved, integrate, solve, spread_out
 from tuner.study.suggest import Space
@@ -25,6 +24,8 @@ _MOST: Final = 160
 """Most observations that are used. A trial's last score is kept before its earlier ones."""
 _CANDIDATES: Final = 256
 _LEADERS: Final = 64
+_WIDER: Final = 1.5
+"""First trials fill the prior, whose spreads are widened by this factor."""
 _CAUTION: Final = 0.5
 """Deduction for risk, in standard deviations of the difference from the safest choice."""
 
@@ -152,11 +153,9 @@ class Surrogate:
         """
         found = [self.best(self._model.reference).parameters if self._observations else self.median()]
         for shares in spread_out(max(count - 1, 1), self.axes.size, self._seed):
-            for place, axis in enumerate(self.axes.numbers):
-                low, high = axis.bounds
-                centre, width = self._model.tops[place], 1.5 * self._model.spreads[place] * axis.unit
-                edges = ndtr((np.array([low, high]) - centre) / width)
-                at = centre + width * ndtri(edges[0] + shares[place] * (edges[1] - edges[0]))
+            many = len(self.axes.numbers)
+            for place, at in enumerate(self._model.drawn(shares[:many], _WIDER)):
+                low, high = self.axes.numbers[place].bounds
                 shares[place] = min(max((at - low) / (high - low), 0.0), 1.0)
             found.append(dict(self.axes.at(list(shares))))
         return found[:count]

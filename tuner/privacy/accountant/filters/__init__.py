@@ -12,6 +12,7 @@ from tuner.errors import InputError
 from tuner.privacy.accountant.filters.base import UNITS, Filter, Part, steps_of_runs
 from tuner.privacy.accountant.filters.coupon_book import CouponBook
 from tuner.privacy.accountant.filters.fixed_order import FixedOrder
+from tuner.privacy.accountant.filters.one_release import OneRelease
 from tuner.privacy.accountant.filters.sealed import Sealed
 from tuner.privacy.accountant.filters.total_steps import TotalSteps
 
@@ -21,6 +22,7 @@ __all__ = [
     "CouponBook",
     "Filter",
     "FixedOrder",
+    "OneRelease",
     "Part",
     "Sealed",
     "TotalSteps",
@@ -28,7 +30,9 @@ __all__ = [
     "steps_of_runs",
 ]
 
-FILTERS: Mapping[str, type[Filter]] = {each.kind: each for each in (TotalSteps, CouponBook, FixedOrder, Sealed)}
+FILTERS: Mapping[str, type[Filter]] = {
+    each.kind: each for each in (TotalSteps, CouponBook, FixedOrder, Sealed, OneRelease)
+}
 """Mapping from each `kind` to the filter class of this kind."""
 
 

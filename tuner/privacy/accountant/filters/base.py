@@ -65,6 +65,8 @@ class Filter(ABC):
         assumption: pair (assumption, reason why it holds), for the privacy card.
         charged_whole: whether the ledger charges the whole search before its first step, instead of charging each step.
             If so, the ledger shows nothing about single runs.
+        mode: name of the accounting mode whose searches have this filter.
+        mechanism_label: what is charged, in words for the privacy card.
     """
 
     kind: ClassVar[str]
@@ -72,6 +74,8 @@ class Filter(ABC):
     accounting: ClassVar[str]
     assumption: ClassVar[tuple[str, str]]
     charged_whole: ClassVar[bool] = False
+    mode: ClassVar[str] = "composition"
+    mechanism_label: ClassVar[str] = "one Poisson-subsampled Gaussian mechanism per training step"
 
     # The rule.
 

@@ -44,6 +44,7 @@ class Sealed(Filter):
         "the ledger has one entry for the charge, and refuses a second one",
     )
     charged_whole: ClassVar[bool] = True
+    mode: ClassVar[str] = "selection"
     law: RunLaw
     at_most: int
     runs: tuple[Part, ...]

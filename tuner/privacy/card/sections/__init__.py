@@ -9,6 +9,7 @@ from tuner.privacy.card.sections.exported import CONFIGURATION, EXPORTED_FILES, 
 from tuner.privacy.card.sections.exposure import DATA_ACCESSES, KEPT, PUBLIC_SEARCH, RELEASED, SETTING
 from tuner.privacy.card.sections.ledger import DATASET_BUDGET, LEDGER
 from tuner.privacy.card.sections.records import RANDOMNESS, RECORDS, SCORES, VALIDATION
+from tuner.privacy.card.sections.release import RELEASED_RECORDS
 from tuner.privacy.card.sections.section import CardSection
 
 __all__ = ["SECTIONS"]
@@ -21,6 +22,7 @@ SECTIONS: tuple[CardSection, ...] = (
     DATA_ACCESSES,
     TRAINING_CAP,
     VALIDATION_CAP,
+    RELEASED_RECORDS,
     PUBLIC_SEARCH,
     VALIDATION,
     SCORES,

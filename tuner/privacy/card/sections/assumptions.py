@@ -32,6 +32,8 @@ def _value(subject: Subject) -> list[dict[str, str]]:
 
 def _of_steps(subject: Subject) -> list[Assumption]:
     facts, unit = subject.facts, subject.search.unit
+    if subject.mode.on_release:
+        return _of_release(subject)
     public = "holds: the experiment file sets it, and it does not depend on the number of records in the data"
     clipped = (
         "the gradients of all augmented views of a record are clipped as one vector"
@@ -52,6 +54,30 @@ def _of_steps(subject: Subject) -> list[Assumption]:
         ("the normaliser is public", public if facts.public_size_is_public else _ASSUMED, "expected batch size"),
         ("noise is Gaussian and fresh", _ASSUMED, f"{GENERATOR}; floating-point numbers are not exactly Gaussian"),
         (subject.search.filter.assumption[0], _LEDGER, subject.search.filter.assumption[1]),
+    ]
+
+
+def _of_release(subject: Subject) -> list[Assumption]:
+    return [
+        (
+            "the features of a record are clipped before noise, each record by itself",
+            _ENGINE,
+            "a record that is not finite counts as zeros",
+        ),
+        (
+            "the number of rows is public",
+            "holds: the experiment file sets it, and it does not depend on the number of records in the data"
+            if subject.facts.public_size_is_public
+            else _ASSUMED,
+            "missing records are filled up by rows without a record; of too many, a random choice is used",
+        ),
+        ("noise is Gaussian and fresh", _ASSUMED, f"{GENERATOR}; floating-point numbers are not exactly Gaussian"),
+        (subject.search.filter.assumption[0], _LEDGER, subject.search.filter.assumption[1]),
+        (
+            "what is computed from the release reads no training record",
+            _ENGINE,
+            "trials get the stored release in the place of the records",
+        ),
     ]
 
 
@@ -110,7 +136,10 @@ def _comes_with_us(subject: Subject) -> bool:
 
 def _of_charging(subject: Subject) -> list[Assumption]:
     found = subject.search
-    if found.charged_whole:
+    rows: list[Assumption]
+    if subject.mode.on_release:
+        rows = []
+    elif found.hides_runs:
         rows = [
             (
                 "the number of runs has the planned distribution and is independent of everything else",

@@ -19,7 +19,7 @@ _FIELDS = {
     "delta": Field("δ"),
     "mechanism": Field("mechanism"),
     "noise": Field("standard deviation of the noise of a score, in correct answers"),
-    "filter": Field("allowed steps (sample rates, noise in units of the clipping norm, numbers of steps)"),
+    "filter": Field("what is allowed (steps: sample rates, noise in units of the clipping norm, numbers of steps)"),
     "planned": Field("what the steps were planned for"),
     "epsilon_at_cap": Field("ε of all allowed steps"),
     "discretisation_error": Field("estimated amount by which the accountant's grid makes this ε too large"),
@@ -41,7 +41,7 @@ def _cap(pool: PoolState, claim: tuple[float, float], protects: str) -> dict[str
         "protects": protects,
         "epsilon": claim[0],
         "delta": delta,
-        "mechanism": "one Poisson-subsampled Gaussian mechanism per training step",
+        "mechanism": filter.mechanism_label,
         "filter": filter.body(),
         "epsilon_at_cap": filter.claim(delta),
         "discretisation_error": filter.discretisation_error(delta),
@@ -82,6 +82,11 @@ VALIDATION_CAP = CardSection(
 
 def _spent(subject: Subject) -> dict[str, Any]:
     found = subject.search
+    if subject.mode.on_release:
+        return {
+            "label": "the whole claim: the release was charged before it was drawn. What is computed from it adds "
+            "nothing, so no number of trials is counted"
+        }
     if subject.mode.runs_hidden:
         return {
             "label": "not shown: the number of steps or trials of a sealed search would reveal its number of runs. The "

@@ -21,7 +21,10 @@ def _value(subject: Subject) -> dict[str, Any]:
     protected = found.validation is not None
     claim = {"epsilon": found.epsilon, "delta": found.delta}
     single = {"epsilon": subject.single_run_epsilon, "delta": found.delta}
-    if mode.searches_public:
+    if mode.on_release:
+        tuning = {"epsilon": 0.0, "delta": 0.0, "status": "guaranteed: the trials read the release and no record"}
+        model = {**claim, "status": _WHOLE}
+    elif mode.searches_public:
         tuning = {"epsilon": 0.0, "delta": 0.0, "status": "assumed: searched on records declared public"}
         model = {**claim, "status": _WHOLE}
     else:
@@ -42,7 +45,8 @@ def _value(subject: Subject) -> dict[str, Any]:
         "adjacency": unit.adjacency,
         "mode": mode.name,
         "law_of_the_number_of_runs": found.filter.law_facts(found.epsilon)
-        or "not applicable: the number of trials is shown, and all trials are charged",
+        or "not applicable: the number of trials is shown"
+        + (", and they cost nothing" if mode.on_release else ", and all trials are charged"),
         "views": {"release": "covered", "analyst": "covered", "operator": "not covered: trusted"},
         "accounting": found.filter.accounting,
     }

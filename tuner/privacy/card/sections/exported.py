@@ -34,13 +34,20 @@ _WARM_START = (
 
 
 def _winner(subject: Subject) -> dict[str, Any]:
+    if subject.mode.on_release:
+        return {
+            "label": subject.mode.winner,
+            "trial": subject.facts.winner,
+            "single_run_epsilon": subject.single_run_epsilon,
+            "at_delta": subject.search.delta,
+        }
     mechanism, steps = subject.winner
     commit = subject.search.details.get("commit")
     warm = isinstance(commit, Mapping) and commit.get("start") == "best_trial"
     return {
         **({"starts_from": _WARM_START} if warm else {}),
         "label": subject.mode.winner,
-        "trial": _SEALED_WINNER if subject.search.charged_whole else subject.facts.winner,
+        "trial": _SEALED_WINNER if subject.search.hides_runs else subject.facts.winner,
         **mechanism.body(),
         "releases": _releases(mechanism, subject),
         "steps": steps,
@@ -86,13 +93,17 @@ WINNER = CardSection(
 
 def _configuration(subject: Subject) -> dict[str, Any]:
     details, facts = subject.search.details, subject.facts
+    charged = (
+        {}
+        if subject.mode.on_release
+        else {"batch_size_expected": _expected_batch(subject), "max_grad_norm": facts.max_grad_norm}
+    )
     return {
         "method": details.get("method"),
-        "model": details.get("model"),
+        "model": facts.model or details.get("model"),
         "starting_weights": starting_weights(details),
         "frozen_layers": details.get("frozen", []),
-        "batch_size_expected": _expected_batch(subject),
-        "max_grad_norm": facts.max_grad_norm,
+        **charged,
         "parameters": dict(facts.parameters),
         "sampler": facts.sampler,
         "pruner": facts.pruner,

@@ -124,7 +124,7 @@ def _ledger(subject: Subject) -> dict[str, Any]:
         "head_hash": subject.state.head,
         "label": "the entries of a sealed search do not depend on its number of runs; the first entry contains a "
         "random number, so that the hash does not reveal when the entries were written"
-        if subject.search.charged_whole
+        if subject.search.hides_runs
         else "every charge of the search is at or before this entry",
     }
 

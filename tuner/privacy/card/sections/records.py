@@ -46,7 +46,7 @@ def _randomness(subject: Subject) -> dict[str, Any]:
         "seeded": False,
         "floating_point_attack": "not covered: this version does not defend against it (Mironov 2012)",
         "timing_side_channel": "not covered: step times vary; they are hidden from analysts, but not from the operator"
-        + (hours if subject.search.charged_whole else ""),
+        + (hours if subject.search.hides_runs else ""),
     }
 
 

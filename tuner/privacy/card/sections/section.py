@@ -36,7 +36,7 @@ class Subject:
     def mode(self) -> Mode:
         """The search's accounting mode."""
         public = bool(self.search.details.get("public_search"))
-        return mode_of_charges(charged_whole=self.search.charged_whole, searched_publicly=public)
+        return mode_of_charges(self.search.filter.mode, searched_publicly=public)
 
     @property
     def unit(self) -> UnitWords:
@@ -45,7 +45,10 @@ class Subject:
 
     @cached_property
     def winner(self) -> tuple[SampledGaussian, int]:
-        """The winner's mechanism and its number of charged steps. Raises `VerificationError` if no step was charged."""
+        """The winner's mechanism and its number of charged steps. Raises `VerificationError` if no step was charged.
+
+        A model that was trained on a release has none.
+        """
         found, name = self.search, self.search.search
         if found.charged_whole:
             if not found.begun:
@@ -61,7 +64,11 @@ class Subject:
 
     @cached_property
     def single_run_epsilon(self) -> float:
-        """ε of the winner's steps alone, at the search's δ."""
+        """ε of the winner's steps alone, at the search's δ. For a release, its ε."""
+        if self.mode.on_release:
+            if not (self.search.begun and self.search.stored):
+                raise _not_charged(f"The release {self.search.search!r} was not charged, or never stored.")
+            return self.search.filter.claim(self.search.delta)
         return epsilon(*self.winner, self.search.delta)
 
 

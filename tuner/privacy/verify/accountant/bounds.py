@@ -14,6 +14,7 @@ from typing import Any
 
 from tuner.privacy.verify.accountant.best_of_runs import Selection, converted_epsilon, renyi
 from tuner.privacy.verify.accountant.loss import Exact, compose_losses
+from tuner.privacy.verify.accountant.noisy_record import release_epsilon, shuffled_release_epsilon
 from tuner.privacy.verify.accountant.one_step import Part, TooLargeError, merged
 
 __all__ = [
@@ -89,6 +90,12 @@ def epsilon_ranges(body: Mapping[str, Any], deltas: Sequence[float]) -> tuple[Ep
             how = "the smaller of the bounds by privacy profile and by Rényi divergence, including truncation"
             ends = (selection.epsilon(delta) for delta in deltas)
             return tuple(EpsilonRange(low, high, most * (1 + _FAR) + _SLACK, how) for low, high, most in ends)
+        case "one_release":
+            how = "the losses of both outputs of a record on a grid, rounded down and up"
+            if body["clone_epsilon"] is None:
+                return tuple(_around(*release_epsilon(body, delta), how) for delta in deltas)
+            how += ", or the clones of a record counted one by one"
+            return tuple(_around(*shuffled_release_epsilon(body, delta), how) for delta in deltas)
         case kind:
             raise ValueError(f"a filter must be of a known kind (got {kind!r})")
 
@@ -147,6 +154,8 @@ def within(body: Mapping[str, Any], steps: Iterable[tuple[float, float, int]]) -
                 why=f"{total} steps with a Rényi divergence of {spent:.6g} at order {order:g}; "
                 f"the limit is {budget:.6g}",
             )
+        case "one_release":
+            return Verdict(ok=not parts, why=f"{total} steps charged one by one; a release is charged as a whole")
         case "sealed":
             return Verdict(ok=not parts, why=f"{total} steps charged one by one; a sealed search is charged as a whole")
         case kind:

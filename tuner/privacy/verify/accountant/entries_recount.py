@@ -23,8 +23,9 @@ class Counted:
         charged: number of leased steps for each pool and each (sample_rate, noise_multiplier).
         mechanisms: (sample_rate, noise_multiplier) that each trial reserved, for each pool.
         held: steps that each trial has reserved and not yet leased, for each pool.
-        begun: how often the search was charged as a whole. It must be 1 if the search is sealed and has begun, and 0
-            otherwise.
+        begun: how often the search was charged as a whole. It must be 1 if the search is a release, or is sealed and
+            has begun, and 0 otherwise.
+        stored: checksums of the releases that were stored. There must be at most one.
         open: whether the search is open.
         blocks: other data sets on which the whole claim counts.
         mirror_of: the search whose claim this entry commits on one of its other blocks; None for a search of its own.
@@ -37,6 +38,7 @@ class Counted:
     mechanisms: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
     held: Counter[tuple[str, str]] = field(default_factory=Counter)
     begun: int = 0
+    stored: list[str] = field(default_factory=list)
     open: bool = True
     blocks: tuple[str, ...] = ()
     mirror_of: str | None = None
@@ -67,8 +69,10 @@ def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
         match kind:
             case "open_search":
                 found[body["search"]] = _opened(body)
-            case "begin":
+            case "begin" | "release":
                 found[body["search"]].begun += 1
+            case "stored":
+                found[body["search"]].stored.append(body["sha256"])
             case "reserve":
                 search, account = found[body["search"]], (body["pool"], body["trial"])
                 search.mechanisms.setdefault(account, _mechanism(body))

@@ -1,0 +1,243 @@
+"""The stored releases of a ledger: one charged, noisy copy of the records, which any number of searches use.
+
+Formal guarantees:
+    - A release is charged in the ledger before it is drawn, and drawn once. The process that charges it holds the lock
+      of the folder from the look for an older release to the entry with the checksum.
+    - Only a file with the checksum in the ledger is used. So a release that is missing or was changed, or whose process
+      died between the charge and the checksum, is charged again, and the old charge stays.
+
+Files, which are the operator's (mode 0600, in a folder of mode 0700 next to the ledger's key)::
+
+    LEDGER.releases/NAME.npz      a release; NAME is its search in the ledger
+    LEDGER.releases/lock
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainables.wall import behind
+from tuner.errors import LedgerError, TunerError
+from tuner.files import file_lock, replacing, write_json
+from tuner.privacy.accountant.filters import OneRelease
+from tuner.sweep.folder import read_json
+from tuner.sweep.identity import keyed_fingerprint, near_names, public_facts
+from tuner.sweep.ledger_head import remember_head
+from tuner.sweep.settings import split_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tuner.privacy.ledger.ledger import Ledger
+    from tuner.privacy.ledger.state import DatasetState, SearchState
+    from tuner.sweep.folder import SweepFolder
+    from tuner.sweep.preflight import ReadySearch
+
+__all__ = [
+    "StoredRelease",
+    "draw_unprotected",
+    "hold_release",
+    "release_name",
+    "release_of",
+    "release_to_use",
+    "take_release",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRelease:
+    """A release on the disk.
+
+    Attributes:
+        search: its name in the ledger; empty for a release without privacy.
+        path: its file, which only the operator may read.
+        sha256: checksum of the file.
+        kept: probability that a label in it is the record's own.
+        new: whether it was charged and drawn just now.
+    """
+
+    search: str
+    path: Path
+    sha256: str
+    kept: float
+    new: bool = False
+
+    @property
+    def intact(self) -> bool:
+        """Whether the file is there and has the checksum."""
+        try:
+            with self.path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
+        except OSError:
+            return False
+
+
+def take_release(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> StoredRelease:
+    """Return the release that a new sweep uses. It is charged and drawn if none fits. The sweep's folder remembers it.
+
+    Raises:
+        BudgetRefusedError: a release must be charged and does not fit the data set's cap. Nothing was drawn.
+        WalledError: the records could not be read. The release is charged, and another attempt is charged again.
+        InfrastructureError: the release could not be written. The same holds.
+    """
+    folder = ledger.release_folder
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)
+    with file_lock(folder / "lock"):
+        fingerprint = keyed_fingerprint(ledger, prepared.request)
+        found = release_to_use(prepared, ledger.states_of(prepared.owners), ledger, fingerprint=fingerprint)
+        if found is None:
+            found = _charge_and_draw(ledger, prepared, sweep.operator_log, fingerprint)
+    _remember(sweep, found)
+    remember_head(sweep, ledger, prepared.owners)
+    return found
+
+
+def release_to_use(
+    prepared: ReadySearch, states: Sequence[DatasetState], ledger: Ledger, *, fingerprint: str | None = None
+) -> StoredRelease | None:
+    """Return the newest stored release that fits the plan, or None if one must be charged and drawn.
+
+    It fits if its limit, its claim, its user and its validation split are the same, and its file is intact. Without a
+    `fingerprint`, the records are not compared, for a preview that must not read them.
+    """
+    plan, user = prepared.plan, ledger.user()
+    for state in states:
+        for search in reversed(state.searches):
+            same = (search.filter, search.epsilon, search.delta) == (plan.training_filter, plan.epsilon, plan.delta)
+            mine = search.user == user and search.details.get("split") == split_of(prepared.experiment)
+            known = fingerprint is None or search.fingerprint == fingerprint
+            if same and mine and known and search.begun and search.stored is not None:
+                found = release_of(ledger, search)
+                if found.intact:
+                    return found
+    return None
+
+
+def release_of(ledger: Ledger, search: SearchState) -> StoredRelease:
+    """Return the stored release of a search in the ledger. Its file may be missing."""
+    if not isinstance(search.filter, OneRelease) or search.stored is None:
+        raise LedgerError(
+            "release-missing",
+            f"The ledger holds no stored release named {search.search!r}. Restore the ledger, or start a new search.",
+        )
+    path = ledger.release_folder / f"{search.search}.npz"
+    return StoredRelease(search=search.search, path=path, sha256=search.stored, kept=search.filter.randomiser.kept)
+
+
+def hold_release(sweep: SweepFolder, ledger: Ledger | None) -> StoredRelease:
+    """Return the release that a sweep uses. Raise a TunerError if it, or its entry in the ledger, is not the same."""
+    known = read_json(_file(sweep))
+    found = StoredRelease(
+        search=str(known.get("search")),
+        path=Path(str(known.get("path"))),
+        sha256=str(known.get("sha256")),
+        kept=float(str(known.get("kept"))),
+    )
+    if ledger is not None:
+        charged = release_of(ledger, ledger.search_state(found.search))
+        if (charged.sha256, charged.kept) != (found.sha256, found.kept):
+            raise TunerError(
+                "ledger-mismatch",
+                f"The release of {sweep.id} is not the one that the ledger was charged for. Restore the sweep's files "
+                "from a copy, or start a new sweep.",
+            )
+        found = charged
+    if not found.intact:
+        raise TunerError(
+            "release-missing",
+            f"The release {found.path}, on which {sweep.id} trains, is missing or was changed. Restore it from a copy, "
+            "or start a new sweep, which draws a new release and is charged for it.",
+        )
+    return found
+
+
+def release_name(sweep: SweepFolder) -> str:
+    """Return the name in the ledger of the release that a sweep uses; empty if it has none."""
+    return str(read_json(_file(sweep)).get("search", "")) if _file(sweep).exists() else ""
+
+
+def draw_unprotected(sweep: SweepFolder, prepared: ReadySearch) -> StoredRelease:
+    """Draw a release with the published noise into the sweep's folder. Nothing is charged and nothing is claimed."""
+    found = _drawn(sweep.root / "operator", "release", prepared, sweep.operator_log, labels=False)
+    _remember(sweep, found)
+    return found
+
+
+def _charge_and_draw(ledger: Ledger, prepared: ReadySearch, log: Path, fingerprint: str) -> StoredRelease:
+    from trainables.data import is_own
+
+    plan, name = prepared.plan, f"{prepared.owner}-release-{secrets.token_hex(4)}"
+    own: dict[str, object] = {}
+    if is_own(prepared.request):
+        near = near_names(ledger, prepared.owner, prepared.about, user=ledger.user())
+        own = {"own": public_facts(prepared.about), "near": near}
+    ledger.open_search(  # this charges the release too
+        prepared.owner,
+        name,
+        filter=plan.training_filter,
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        unit=plan.unit,
+        fingerprint=fingerprint,
+        details={
+            "experiment": plan.name,
+            "method": plan.method,
+            "split": split_of(prepared.experiment),
+            **own,
+        },
+    )
+    found = _drawn(ledger.release_folder, name, prepared, log, labels=True)
+    ledger.store_release(name, found.sha256)
+    return replace(found, new=True)
+
+
+def _drawn(folder: Path, name: str, prepared: ReadySearch, log: Path, *, labels: bool) -> StoredRelease:
+    from trainables.engine.random import SecureGenerator
+    from trainables.release.draw import Randomiser, draw_release, packed
+
+    limit = prepared.plan.training_filter
+    if not isinstance(limit, OneRelease):
+        raise TunerError("plan-incomplete", "The plan of this search has no release. Restore plan.json from a copy.")
+    each = limit.randomiser
+    randomiser = Randomiser(
+        clip=each.clip, noise=each.noise, label_epsilon=each.label_epsilon if labels else None, classes=each.classes
+    )
+    content = behind(
+        log,
+        lambda: packed(draw_release(prepared.request, randomiser, rows=limit.rows, generator=SecureGenerator())),
+    )
+    path = folder / f"{name}.npz"
+    _write(path, content)
+    return StoredRelease(
+        search=name if labels else "",
+        path=path,
+        sha256=hashlib.sha256(content).hexdigest(),
+        kept=randomiser.kept,
+    )
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with replacing(path, mode=0o600) as file:
+            file.write(content)
+    except OSError as error:
+        raise TunerError(
+            "release-unwritable",
+            f"The release could not be written to {path} ({error.strerror}). It stays charged. Fix the disk; the next "
+            "search draws another release and is charged for it.",
+        ) from error
+
+
+def _file(sweep: SweepFolder) -> Path:
+    return sweep.root / "release.json"
+
+
+def _remember(sweep: SweepFolder, release: StoredRelease) -> None:
+    values = {"search": release.search, "path": str(release.path), "sha256": release.sha256, "kept": release.kept}
+    write_json(_file(sweep), values)
