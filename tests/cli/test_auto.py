@@ -78,7 +78,7 @@ def test_the_plan_has_every_candidate_and_says_in_words_that_no_search_pays(
     assert [name for name, row in rows.items() if row["taken"]] == ["prior"]
     assert rows["prior"]["price"]["value"] == pytest.approx(3.0)
     assert rows["gen"]["refused"]
-    assert rows["commit"]["unmeasured"] == "not measured for linear models"
+    assert rows["commit"]["unmeasured"] == "not measured"
     assert rows["prior"]["noise_multiplier"] == values["noise_multiplier"] < rows["composition"]["noise_multiplier"]
     assert values["auto"]["candidate"] == "prior"
     assert values["auto"]["reason"].startswith("do not search")

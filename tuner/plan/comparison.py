@@ -185,7 +185,10 @@ def _compared(
     if any(row.candidate == NO_SEARCH and row.price is None for row in found):
         found = [replace(row, gain=None) for row in found]
     best = best_arm({row.candidate: row.gain for row in found})
-    return Comparison(rows=tuple(found), best=best or NO_SEARCH, reason=_why(found, best))
+    reason = _why(found, best)
+    if at is not None and any(row.price for row in found) and all(row.family != at.family for row in rows):
+        reason += f"; no {at.family} model was measured, so the prices are those of other models"
+    return Comparison(rows=tuple(found), best=best or NO_SEARCH, reason=reason)
 
 
 def _priced(row: CandidateRow, rows: Sequence[MeasuredSearch], at: Situation | None) -> CandidateRow:
@@ -194,9 +197,8 @@ def _priced(row: CandidateRow, rows: Sequence[MeasuredSearch], at: Situation | N
         return row
     price = expected_price(rows, row.candidate, at)
     if price is None:
-        known = any(each.arm == row.candidate and each.family == at.family for each in rows)
-        kind = "this kind of model" if at.family == "other" else f"{at.family} models"
-        return replace(row, unmeasured="too few data sets near" if known else f"not measured for {kind}")
+        known = any(each.arm == row.candidate for each in rows)
+        return replace(row, unmeasured="too few data sets near" if known else "not measured")
     gain = None if row.candidate == NO_SEARCH else expected_gain(rows, row.candidate, NO_SEARCH, at)
     return replace(row, price=price, gain=gain)
 

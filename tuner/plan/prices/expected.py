@@ -11,16 +11,19 @@ from tuner.plan.prices.measured import MeasuredSearch
 
 __all__ = ["Expected", "Situation", "best_arm", "expected_gain", "expected_price"]
 
-_MARGIN = 1.0
-"""An arm is taken only if its expected gain is above this number of its standard errors."""
+_MARGIN = 0.25
+"""An arm is taken only if its expected gain is above this number of its standard errors, because the best of several
+uncertain gains is usually not as good as it looks."""
 
-_NOISE = log(2.0)
-_SIZE = log(10.0)
+_NOISE = log(4.0)
+_SIZE = log(30.0)
 _TRIALS = log(3.0)
 """Widths of the kernels in the logarithms of the noise, the number of records and the number of trials. At a factor
 of exp(width) from the setting, a row has the weight e^−½. They are set by hand and not fitted."""
-_AXIS = 0.7
+_AXIS = 0.85
 """Factor of a row's weight for each searched parameter more or less."""
+_FAMILY = 0.5
+"""Factor of a row's weight if its model is of another family."""
 _DOUBT = 0.5
 """Points by which the mean over ONE data set is taken to differ from the mean over all, beyond what the rows show."""
 _LEAST_NEAR = 1.0
@@ -58,9 +61,8 @@ class Expected:
 
 
 def expected_price(rows: Iterable[MeasuredSearch], arm: str, at: Situation) -> Expected | None:
-    """Return the expected price of an arm, or None if it was not measured for this family or near this setting."""
-    mine = [row for row in rows if row.arm == arm and row.family == at.family]
-    return _mean([(_weight(row, at), row.price, row.dataset) for row in mine])
+    """Return the expected price of an arm, or None if it was not measured near this setting."""
+    return _mean([(_weight(row, at), row.price, row.dataset) for row in rows if row.arm == arm])
 
 
 def expected_gain(rows: Sequence[MeasuredSearch], arm: str, over: str, at: Situation) -> Expected | None:
@@ -76,7 +78,7 @@ def expected_gain(rows: Sequence[MeasuredSearch], arm: str, over: str, at: Situa
     paired = [
         (_weight(row, at), sum(others[row.situation]) / len(others[row.situation]) - row.price, row.dataset)
         for row in rows
-        if row.arm == arm and row.family == at.family and row.situation in others
+        if row.arm == arm and row.situation in others
     ]
     found = _mean(paired)
     if found is not None:
@@ -102,7 +104,8 @@ def _weight(row: MeasuredSearch, at: Situation) -> float:
     ]
     if row.arm not in ("prior", "gen", "middle"):  # these have one trial, whatever a search would have
         away.append(log(row.trials / at.trials) / _TRIALS)
-    return exp(-sum(each**2 for each in away) / 2) * _AXIS ** abs(row.axes - at.axes)
+    family = 1.0 if row.family == at.family else _FAMILY
+    return exp(-sum(each**2 for each in away) / 2) * _AXIS ** abs(row.axes - at.axes) * family
 
 
 def _mean(rows: Sequence[tuple[float, float, str]]) -> Expected | None:
