@@ -14,10 +14,12 @@ class InputPerturbation(Hyperparameters):
 
     Attributes:
         weight_decay: λ of the L2 term λ/2·‖θ‖² of the loss.
+        feature_gain: factor of the first layer's weights after training. Noise on the features shrinks these weights.
     """
 
     on_release: ClassVar[bool] = True
     weight_decay: float = 1e-4
+    feature_gain: float = 1.0
 
 
 METHOD = InputPerturbation

@@ -27,7 +27,7 @@ from trainables.scoring import answers, exact_scores
 from trainables.spec import TrainingSpec
 from trainables.tasks import CLASSIFICATION
 
-__all__ = ["ReleasedTraining", "read_release"]
+__all__ = ["ReleasedTraining", "first_linear", "read_release"]
 
 
 def read_release(path: Path, sha256: str) -> Release:
@@ -47,6 +47,18 @@ def read_release(path: Path, sha256: str) -> Release:
             "start a new search, which draws a new release and is charged for it.",
         )
     return unpacked(content)
+
+
+def first_linear(model: nn.Module) -> nn.Linear:
+    """Return the first layer of a model that has parameters. Raise HyperparameterError if it is not linear."""
+    found = next((each for each in model.modules() if list(each.parameters(recurse=False))), None)
+    if not isinstance(found, nn.Linear):
+        raise HyperparameterError(
+            "gain-not-linear",
+            f"`feature_gain` must be 1 for a model whose first layer is not linear (got {type(found).__name__}). Write "
+            "`feature_gain: 1`, or use logistic_regression or a perceptron.",
+        )
+    return found
 
 
 class ReleasedTraining:
@@ -95,6 +107,8 @@ class ReleasedTraining:
             normalization=spec.normalization,
             seed=spec.seed,
         )
+        if found.feature_gain != 1:
+            first_linear(self._model)
         self._layout = Layout.of(self._model)
         self._theta = self._layout.flatten(self._model)
         self._release = read_release(Path(spec.release), spec.release_sha256)
@@ -112,8 +126,11 @@ class ReleasedTraining:
 
     @property
     def model(self) -> nn.Module:
-        """Model that is scored and exported."""
+        """Model that is scored and exported, with the gain on the weights of its first layer."""
         self._layout.write(self._theta, self._model)
+        if self._hyperparameters.feature_gain != 1:
+            with torch.no_grad():
+                first_linear(self._model).weight.mul_(self._hyperparameters.feature_gain)
         return self._model
 
     def run_to(self, step: int) -> None:

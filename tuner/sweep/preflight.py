@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from search_spaces import Fixed
 from search_spaces.spaces import is_own_method
 from trainables.data import DatasetInfo, DatasetRequest, budget_owner, check_present, info
 from trainables.errors import TrainableError
@@ -156,6 +157,11 @@ def check_startable(prepared: ReadySearch) -> None:
         raise storage_unwritable(storage, error) from error
 
 
+def _gains(experiment: Experiment) -> Sequence[object]:
+    """Return gains on the first layer that trials on a release may have."""
+    return dict(experiment.space.parameters).get("feature_gain", Fixed(1.0)).grid(2)
+
+
 def check_tracking(uri: str) -> None:
     """Raise an InputError if MLflow cannot use the address.
 
@@ -193,6 +199,7 @@ def check_model(prepared: ReadySearch) -> None:
     """
     from trainables.audit.sensitivity import check_sensitivity
     from trainables.engine.layout import Layout
+    from trainables.release.training import first_linear
     from trainables.training import gradient_source
 
     about, precision = prepared.about, prepared.experiment.trainable.precision
@@ -212,6 +219,8 @@ def check_model(prepared: ReadySearch) -> None:
                 source = gradient_source(
                     module, Layout.of(module), about.input_shape, precision=precision, task=about.task
                 )
+                if any(value != 1 for value in _gains(prepared.experiment)):
+                    first_linear(module)
                 if ":" in prepared.experiment.trainable.model:
                     check_sensitivity(module, source, input_shape=about.input_shape, classes=about.classes)
                 if is_own_method(prepared.experiment.trainable.method):

@@ -13,9 +13,9 @@ from training_fakes import keyed
 
 from trainables import data
 from trainables.data import DatasetRequest
-from trainables.errors import GateError, TrainableError
+from trainables.errors import GateError, HyperparameterError, TrainableError
 from trainables.release.draw import Randomiser, noisy_rows, packed
-from trainables.release.training import ReleasedTraining
+from trainables.release.training import ReleasedTraining, first_linear
 from trainables.spec import TrainingSpec
 
 ROWS, CLASSES = 40, 3
@@ -112,3 +112,20 @@ def test_another_release_than_the_charged_one_is_refused(spec: TrainingSpec, fau
     path.write_bytes(path.read_bytes()[:-1] + b"x") if fault == "changed" else path.unlink()
     with pytest.raises(TrainableError, match="release-unreadable"):
         ReleasedTraining(spec, NoCharges())  # type: ignore[arg-type]
+
+
+def test_the_gain_multiplies_the_first_layer_of_what_is_shown_alone(spec: TrainingSpec) -> None:
+    plain = ReleasedTraining(spec, NoCharges())  # type: ignore[arg-type]
+    gained = ReleasedTraining(
+        replace(spec, parameters={**spec.parameters, "feature_gain": 7.0}),
+        NoCharges(),  # type: ignore[arg-type]
+    )
+    for training in (plain, gained):
+        training.run_to(3)
+        training.evaluate()  # writes the shown weights into the module
+        training.run_to(6)
+    want = weights_of(plain)
+    want[: CLASSES * 4] *= 7
+    assert np.allclose(weights_of(gained), want, rtol=1e-6)
+    with pytest.raises(HyperparameterError, match="gain-not-linear"):
+        first_linear(torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1), torch.nn.Linear(1, 1)))

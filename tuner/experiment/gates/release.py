@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from search_spaces import Fixed
+from search_spaces.schedules import GEN
 from trainables.methods import METHODS
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
 from tuner.experiment.sections import ReleaseSection
@@ -82,6 +83,9 @@ def what_a_release_lacks(draft: Draft) -> Iterator[GateFinding]:
         rule = f"{name} is set once for all trials on a release"
         yield GateFinding("release-steps", path, rule, "Write one number in the section trainable.")
     for name, domain in () if draft.space is None else draft.space.parameters:
+        if name == "schedule" and GEN in domain.grid(1):
+            rule = "the schedule gen probes the loss of private batches, and a release has none"
+            yield GateFinding("release-steps", "search.space.schedule", rule, "Write another schedule.")
         if name in _UNUSED and name in experiment.search.space and not isinstance(domain, Fixed):
             rule = f"{name} belongs to private steps and has no effect on a release"
             yield GateFinding("release-steps", f"search.space.{name}", rule, "Remove the key.")
