@@ -146,6 +146,7 @@ def test_what_cannot_be_a_proxy_is_refused_before_anything_is_charged(tune: Tune
     assert "[public-trials-given-twice]" in refused(privacy__accounting="public")
     assert "[priced-with-public]" in refused(search__space={"learning_rate": 1.0, "batch_size": {"choice": [64, 128]}})
     assert "[public-data-shape]" in refused(search__public={"name": "mnist"})
+    assert "[public-data-private]" in refused(search__public={"name": "digits"})
     flat, labels = np.zeros((100, 8, 8), dtype=np.uint8), np.arange(100) % 10
     np.savez(tune.folder / "flat.npz", x_train=flat, y_train=labels, x_test=flat[:10], y_test=labels[:10])
     assert "[public-records-shape]" in refused(search__public={"name": "open", "path": "flat.npz", "public_size": 200})
