@@ -68,6 +68,31 @@ EXPLANATIONS: dict[str, str] = {
         "negative number, or weights that are too large."
     ),
     "model-not-trainable": "A model needs at least one parameter that requires a gradient.",
+    "start-not-declared": (
+        "The claim of a search covers only what it learnt from its records itself. So `trainable.start` must say that "
+        "its weights are public, which means that none of the records of this search was used for them. Write `start: "
+        "{path: FILE.safetensors, public: true}`."
+    ),
+    "start-unreadable": (
+        "The weights of `trainable.start` must be a safetensors file that every worker can read. Pickled files are "
+        "refused, because reading one can execute code."
+    ),
+    "start-changed": (
+        "The file of `trainable.start` is not the one with which the search was declared, as its hash shows. Restore "
+        "the file from a copy, or start a new search."
+    ),
+    "start-does-not-fit": (
+        "Each tensor of `trainable.start` must have the name, the shape and the kind of numbers of a parameter of the "
+        "model. Parameters that the file does not have start as usual, so leave out what does not fit."
+    ),
+    "start-not-finite": "A number of `trainable.start` is NaN or infinite in single precision. Use other weights.",
+    "start-trained-here": (
+        "The weights of `trainable.start` were trained on this data set, as their file or the privacy card next to it "
+        "says. They are not public: the claim of a search from them would leave out what they know of the records."
+    ),
+    "freeze-unknown": (
+        "`trainable.freeze` names layers of the model, or single parameters. The message lists the layers of the model."
+    ),
     # the private step
     "samples-mixed": (
         "The output of the model for one sample depends on other samples, so clipping cannot bound the effect of one "

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from typing import Final
 
 __all__ = ["dimension_of", "family_of"]
 
+# Widths of the hidden layers; 0 is the size of an input.
 _HIDDEN: Final[Mapping[str, tuple[int, ...]]] = {
     "logistic_regression": (),
+    "mlp_input": (0,),
     "mlp_64": (64,),
     "mlp_256": (256,),
+    "mlp_256_256": (256, 256),
     "mlp_512_128": (512, 128),
     "mlp_1536_128": (1536, 128),
 }
@@ -26,29 +29,41 @@ def family_of(model: str) -> str:
     return "convolutional" if model in _CONVOLUTIONAL else "other"
 
 
-def dimension_of(model: str, *, input_shape: tuple[int, ...], classes: int) -> int | None:
+def dimension_of(model: str, *, input_shape: tuple[int, ...], classes: int, frozen: Sequence[str] = ()) -> int | None:
     """Return the number of trainable parameters of a shipped model without normalization.
 
-    Return None for a custom model, and if the model cannot take inputs of this shape.
+    `frozen` are names of layers that are not trained. Return None for a custom model, for other names, and if the model
+    cannot take inputs of this shape.
     """
+    sizes = _layers(model, input_shape, classes)
+    if sizes is None or min(sizes.values()) <= 0 or not sizes.keys() >= set(frozen):
+        return None
+    return sum(size for name, size in sizes.items() if name not in frozen)
+
+
+def _layers(model: str, input_shape: tuple[int, ...], classes: int) -> dict[str, int] | None:
+    """Return the number of parameters of each layer, by its name in the built model."""
     if model in _HIDDEN:
-        return _dense(prod(input_shape), *_HIDDEN[model], classes)
-    found = _OTHERS[model](input_shape, classes) if model in _OTHERS else None
-    return found if found is not None and found > 0 else None
+        size = prod(input_shape)
+        dense = _dense(size, *(width or size for width in _HIDDEN[model]), classes)
+        return {str(1 + 2 * place): size for place, size in enumerate(dense)}
+    names, sizes_of = _OTHERS.get(model, ((), None))
+    sizes = None if sizes_of is None else sizes_of(input_shape, classes)
+    return None if sizes is None else dict(zip(names, sizes, strict=True))
 
 
-def _dense(*widths: int) -> int:
-    return sum((inputs + 1) * outputs for inputs, outputs in pairwise(widths))
+def _dense(*widths: int) -> list[int]:
+    return [(inputs + 1) * outputs for inputs, outputs in pairwise(widths)]
 
 
-def _tutorial_cnn(shape: tuple[int, ...], classes: int) -> int | None:
+def _tutorial_cnn(shape: tuple[int, ...], classes: int) -> list[int] | None:
     if len(shape) != 3:
         return None
     channels, *sides = shape
     height, width = (_after_convolutions(side) for side in sides)
     if min(height, width) < 1:
         return None
-    return (channels * 64 + 1) * 16 + (16 * 16 + 1) * 32 + _dense(32 * height * width, 32, classes)
+    return [(channels * 64 + 1) * 16, (16 * 16 + 1) * 32, *_dense(32 * height * width, 32, classes)]
 
 
 def _after_convolutions(side: int) -> int:
@@ -56,19 +71,19 @@ def _after_convolutions(side: int) -> int:
     return (first - 4) // 2  # a convolution of 4 with stride 2, then the same pool
 
 
-def _four_conv_cnn(shape: tuple[int, ...], classes: int) -> int | None:
+def _four_conv_cnn(shape: tuple[int, ...], classes: int) -> list[int] | None:
     if len(shape) != 3:
         return None
     widths = (shape[0], 32, 64, 64, 128)
-    return sum((9 * inputs + 1) * outputs for inputs, outputs in pairwise(widths)) + _dense(128, classes)
+    return [*((9 * inputs + 1) * outputs for inputs, outputs in pairwise(widths)), *_dense(128, classes)]
 
 
-def _next_word(shape: tuple[int, ...], classes: int) -> int | None:
-    return 16 * classes + _dense(16 * shape[0], 64, classes) if len(shape) == 1 else None
+def _next_word(shape: tuple[int, ...], classes: int) -> list[int] | None:
+    return [16 * classes, *_dense(16 * shape[0], 64, classes)] if len(shape) == 1 else None
 
 
-_OTHERS: Final[Mapping[str, Callable[[tuple[int, ...], int], int | None]]] = {
-    "tutorial_cnn": _tutorial_cnn,
-    "four_conv_cnn": _four_conv_cnn,
-    "next_word": _next_word,
+_OTHERS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[tuple[int, ...], int], list[int] | None]]]] = {
+    "tutorial_cnn": (("0", "3", "7", "9"), _tutorial_cnn),
+    "four_conv_cnn": (("0", "3", "6", "9", "13"), _four_conv_cnn),
+    "next_word": (("1", "3", "5"), _next_word),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from math import prod
@@ -15,6 +15,7 @@ from trainables.checks import near_name_hint
 from trainables.errors import GateError, HyperparameterError
 from trainables.model_gate import check_domain, check_logits, check_private
 from trainables.model_names import ACTIVATIONS, MODELS, NORMALIZATIONS
+from trainables.start import freeze_layers, put_weights
 
 __all__ = ["build"]
 
@@ -44,8 +45,10 @@ def build(
     activation: str = "relu",
     normalization: str = "none",
     seed: int,
+    weights: Mapping[str, torch.Tensor] | None = None,
+    freeze: Sequence[str] = (),
 ) -> nn.Module:
-    """Return a newly initialised model that passed all checks.
+    """Return a model that passed all checks, with its initial parameters.
 
     Args:
         name: key of MODELS, or `package.module:function` of a custom model. The function gets the keywords
@@ -55,9 +58,12 @@ def build(
         activation: 'relu' or 'tanh'.
         normalization: 'none' or 'group' (within one sample).
         seed: public seed of the parameters. torch's global generator is not changed.
+        weights: PUBLIC weights by name that replace those of the seed. Names that are missing keep those of the seed.
+        freeze: names of layers, or of parameters, that are not trained.
 
     Raises:
-        HyperparameterError: a name or option is unknown, or the shape of inputs or outputs is wrong.
+        HyperparameterError: a name or option is unknown, the shape of inputs or outputs is wrong, or `weights` or
+            `freeze` does not fit the model.
         GateError: the model mixes samples, as BatchNorm does, or raises for a public input of its domain.
         Exception: the function of a custom model raised it.
     """
@@ -72,6 +78,9 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = _user_model(name, style) if ":" in name else _named_model(name, style)
+    if weights is not None:
+        put_weights(module, weights)
+    freeze_layers(module, freeze)
     check_private(module)  # first, because its message names the layer
     check_logits(module, input_shape=input_shape, classes=classes)
     check_domain(module, input_shape=input_shape, classes=classes)
@@ -114,7 +123,7 @@ def _check_choice(name: str, value: str, choices: tuple[str, ...], *, code: str 
 
 
 def _perceptron(*widths: int) -> Callable[[_Style], nn.Module]:
-    """Return a function that builds a perceptron with these widths of the hidden layers."""
+    """Return a function that builds a perceptron with these widths of the hidden layers; 0 is the size of an input."""
 
     def builder(style: _Style) -> nn.Module:
         if not widths and style.normalization != "none":
@@ -124,7 +133,8 @@ def _perceptron(*widths: int) -> Callable[[_Style], nn.Module]:
             )
         layers: list[nn.Module] = [nn.Flatten()]
         size = prod(style.input_shape)
-        for width in widths:
+        for given in widths:
+            width = given or size
             layers += [nn.Linear(size, width), *style.after(width)]
             size = width
         return nn.Sequential(*layers, nn.Linear(size, style.classes))
@@ -204,8 +214,10 @@ def _next_word(style: _Style) -> nn.Module:
 
 _BUILDERS: Final[Mapping[str, Callable[[_Style], nn.Module]]] = {
     "logistic_regression": _perceptron(),
+    "mlp_input": _perceptron(0),
     "mlp_64": _perceptron(64),
     "mlp_256": _perceptron(256),
+    "mlp_256_256": _perceptron(256, 256),
     "mlp_512_128": _perceptron(512, 128),
     "mlp_1536_128": _perceptron(1536, 128),
     "tutorial_cnn": _tutorial_cnn,

@@ -8,6 +8,7 @@ from math import inf
 
 from trainables.data import DatasetRequest
 from trainables.errors import GateError
+from trainables.start import StartWeights
 
 __all__ = ["TrainingSpec", "check_privacy", "spec_fingerprint"]
 
@@ -38,6 +39,8 @@ class TrainingSpec:
         release: file of the charged release on which a method with `on_release` trains.
         release_sha256: checksum of this file, which the ledger holds.
         labels_kept: probability with which the release reports a label as it is.
+        start: PUBLIC weights of the public initialisation. With None, the seed alone decides it.
+        freeze: names of layers that are not trained.
     """
 
     method: str
@@ -64,6 +67,8 @@ class TrainingSpec:
     release: str | None = None
     release_sha256: str = ""
     labels_kept: float = 1.0
+    start: StartWeights | None = None
+    freeze: tuple[str, ...] = ()
 
 
 def check_privacy(spec: TrainingSpec) -> None:
@@ -87,7 +92,7 @@ def check_privacy(spec: TrainingSpec) -> None:
 
 
 def spec_fingerprint(spec: TrainingSpec) -> str:
-    """Return a hash of all fields except threads, device, secret key, data directory, `initial` and `release`.
+    """Return a hash of all fields except threads, device, secret key, paths of files and `initial`.
 
     A checkpoint contains the weights that a training reached from `initial`.
     """
@@ -95,4 +100,6 @@ def spec_fingerprint(spec: TrainingSpec) -> str:
     for name in ("threads", "device", "replay_key", "initial", "release"):
         del values[name]
     del values["dataset"]["data_dir"]
+    if spec.start is not None:
+        values["start"] = spec.start.sha256
     return hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()

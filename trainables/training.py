@@ -39,6 +39,7 @@ from trainables.models import build
 from trainables.rungs import writing_checkpoint
 from trainables.scoring import answers, protected_count, protected_size
 from trainables.spec import TrainingSpec, check_privacy, spec_fingerprint
+from trainables.start import read_start
 
 __all__ = ["PrivateTraining", "TrainingSpec", "gradient_source"]
 
@@ -60,7 +61,7 @@ class PrivateTraining:
         splits: random records for timing; None loads the records of the spec.
 
     Raises:
-        HyperparameterError: a value is illegal.
+        HyperparameterError: a value is illegal, or the file of `start` is another one.
         GateError: the training would not be private.
         DatasetError: the records, their users, or validation records for protected scores are missing.
     """
@@ -87,6 +88,8 @@ class PrivateTraining:
         self._protected_size = protected_size(spec)
         check_augmentation(self._hyperparameters.augmentation, about.input_shape)
         self._input_shape, self._classes = about.input_shape, about.classes
+        start = spec.start
+        self._start = None if start is None else read_start(start.path, sha256=start.sha256).weights
         self._model = self._build().to(self._device)
         if spec.initial is not None:
             self._model.load_state_dict(_weights_of(Path(spec.initial), like=self._model))
@@ -154,6 +157,8 @@ class PrivateTraining:
             activation=spec.activation,
             normalization=spec.normalization,
             seed=spec.seed,
+            weights=self._start,
+            freeze=spec.freeze,
         )
 
     @property

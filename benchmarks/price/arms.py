@@ -107,7 +107,8 @@ def perform(data_dir: str | None, told: Mapping[tuple[str, float], Mapping[str, 
         parameters = told.get((run.workload, run.epsilon), {})
         dataset = _dataset(workload, folder, data_dir)
         file = _write(folder, experiment_file(workload, run, parameters, dataset))
-        ready = prepare(str(file), (), data_dir=data_dir)
+        # `auto` must not know what was measured on the data set on which it is judged.
+        ready = prepare(str(file), (), data_dir=data_dir, without=workload.dataset)
         check_startable(ready)
         options = RunOptions(data_dir=data_dir, local=True, quiet=True, as_json=True)
         if ready.plan.mode.searches_public:

@@ -57,6 +57,25 @@ def test_a_restored_ledger_is_refused_and_the_newer_one_goes_on(charged: Tune, s
     assert charged.search_state(charged.sweeps[0].name).leased_steps == 4 * STEPS
 
 
+def test_a_ledger_without_the_sweep_is_older_or_missing_and_never_called_something_else(
+    tune: Tune, scored: list[str]
+) -> None:
+    tune("budget", "set", "digits", "--epsilon", "90", "--delta", "1e-4")
+    before = copy_of(tune)
+    tune("run", tune.write(search__trials=1), "--local", "--quiet")
+    newer = put_back(tune, before)
+    for words in (("export", "tiny"), ("show", "tiny"), ("status", "tiny")):
+        assert "[ledger-behind]" in tune(*words, code=1).err
+    (listed,) = tune("status", "--json").json["sweeps"]
+    assert listed["state"] == "ledger older than the sweep"
+    ledger_of(tune).unlink()
+    (listed,) = tune("status", "--json").json["sweeps"]
+    assert (listed["state"], str(ledger_of(tune)) in listed["problem"]) == ("ledger missing", True)
+    shutil.copy(newer, ledger_of(tune))
+    (listed,) = tune("status", "--json").json["sweeps"]
+    assert (listed["state"], "problem" in listed) == ("done", False), "the control"
+
+
 def test_another_sweeps_charges_cannot_be_forgotten_either(charged: Tune, scored: list[str]) -> None:
     """The restored ledger has all steps of this sweep, but not those of another that this one saw."""
     older = copy_of(charged)

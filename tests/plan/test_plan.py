@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from trainables.engine.schedules import noise_split
 from tuner.errors import BudgetRefusedError, InputError, TunerError
 from tuner.experiment import parse_experiment
-from tuner.plan.comparison import comparison
 from tuner.plan.modes import PublicData
 from tuner.plan.plan import Plan, make_plan, plan_from
 from tuner.plan.shapes import steps_per_trial
@@ -296,9 +295,6 @@ def test_full_runs_set_the_noise_and_the_cap() -> None:
     assert epsilon(SampledGaussian(plan.nominal.sample_rate, one_less(plan.nominal.noise_multiplier)), steps,
                    plan.delta) > plan.epsilon  # fmt: skip
     assert (plan.full_runs, plan.trials) == (2.5, 6)
-    rows = {row.mode: row.noise_multiplier for row in comparison(plan, full_runs=2.5)}
-    assert rows["full_runs: 2.5"] == plan.nominal.noise_multiplier
-    assert rows["composition"] == whole.nominal.noise_multiplier
 
 
 def test_the_number_of_scores_is_that_of_the_planned_steps() -> None:
@@ -334,40 +330,7 @@ def test_the_two_releases_of_a_step_with_probes_are_named() -> None:
     assert release_facts(other, plan) == ()
 
 
-# -- comparison -------------------------------------------------------------------------------------------------------
-
-
-def test_every_mode_of_the_comparison_keeps_the_budget_and_no_less_noise_would() -> None:
-    plan = planned()
-    rows = {row.mode: row for row in comparison(plan)}
-    rate, steps = plan.nominal.sample_rate, plan.steps_per_trial
-    runs = {"one run, no search": 1, "composition": 6, "public": 1}
-    for mode, count in runs.items():
-        noise = rows[mode].noise_multiplier
-        assert epsilon(SampledGaussian(rate, noise), count * steps, 1e-5) <= 3.0
-        assert epsilon(SampledGaussian(rate, one_less(noise)), count * steps, 1e-5) > 3.0
-        assert rows[mode].expected_runs == rows[mode].runs_99 == count
-    sealed = planned(SEALED)
-    assert rows["selection"].noise_multiplier == sealed.nominal.noise_multiplier
-    assert rows["selection"].runs_99 == sealed.selection.quantiles["99"]
-    for row in rows.values():
-        assert row.epsilon_run == epsilon(SampledGaussian(rate, row.noise_multiplier), steps, 1e-5)
-    assert rows["one run, no search"].noise_multiplier < rows["selection"].noise_multiplier
-    assert rows["selection"].noise_multiplier < rows["composition"].noise_multiplier
-
-
-@pytest.mark.parametrize("overrides", [(MENU,), (MENU, "privacy.cap=fixed_order"), PROTECTED, SELECTION])
-def test_the_mode_of_the_plan_has_the_noise_of_the_plan_in_the_comparison(overrides: tuple[str, ...]) -> None:
-    """The comparison's own composition knows one kind of step, and its own law is the geometric one."""
-    plan = planned(*overrides)
-    rows = {row.mode: row for row in comparison(plan)}
-    row = rows[plan.accounting]
-    assert row.noise_multiplier == plan.nominal.noise_multiplier
-    if plan.selection is not None:
-        assert (row.runs_99, row.expected_runs) == (plan.selection.quantiles["99"], plan.trials)
-    if plan.validation is not None:
-        assert rows["selection"].refused, "a mode that the file cannot have is not offered"
-        assert rows["selection"].noise_multiplier is None
+# -- what is shown and stored ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -378,7 +341,7 @@ def test_a_plan_of_every_kind_is_shown_stored_and_read_again(kind: str) -> None:
     assert again == plan
     assert plan_hash(again) == plan_hash(plan)
     assert plan_hash(plan_from(values_of(plan), trials=plan.trials + 1)) == plan_hash(plan)
-    text = plan_text(plan, source="e.yaml", claim="", comparison=comparison(plan))
+    text = plan_text(plan, source="e.yaml", claim="")
     assert {"trains", "batch", "noise", "cap"} <= set(dict(text.facts))
     assert "The guarantee of ONE search will be its cap: ε = 3 at δ = 1e-05" in text.sentence
     assert ("Validation and test scores" in text.sentence) == (plan.validation is None)

@@ -28,6 +28,7 @@ from trainables.engine.sums import LARGE as LARGE_SUMS
 from trainables.engine.sums import SMALL as SMALL_SUMS
 from trainables.hyperparameters import Hyperparameters
 from trainables.methods import METHODS, STEP_METHODS, from_parameters
+from trainables.start import freeze_layers
 
 RECORDS, STEPS, SAMPLE_RATE, BATCH, NOISE, CLIP = 12, 3, 0.6, 7, 0.3, 1.06
 SECRET_SEED, PUBLIC_SEED = 11, 12
@@ -81,6 +82,11 @@ def make_model(kind: str) -> nn.Module:
         with torch.no_grad():
             model[1].weight.mul_(torch.logspace(-2, 0.2, RECORDS, dtype=torch.float64)[:, None])
         return model
+    if kind == "frozen":  # before, between and after what is trained
+        layers = [nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, 4)]
+        model = nn.Sequential(*layers, nn.Linear(4, 5, bias=False), nn.Tanh(), nn.Linear(5, 3)).double()
+        freeze_layers(model, ["0", "5", "8"])
+        return model
     if kind == "large":
         return nn.Sequential(nn.Flatten(), nn.Linear(16, 1), nn.Tanh(), nn.Linear(1, LARGE // 2)).double()
     return nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).double()
@@ -110,7 +116,7 @@ class Naive:
 
     def __init__(self, model: nn.Module, settings: Hyperparameters, *, views: Any, drawn: torch.dtype) -> None:  # noqa: ANN401
         self.model, self.settings, self.views, self.drawn = model, settings, views, drawn
-        self.parameters = list(model.parameters())
+        self.parameters = [each for each in model.parameters() if each.requires_grad]
         self.secret = SeededGenerator(SECRET_SEED)
         self.public = torch.Generator().manual_seed(PUBLIC_SEED)
         rate = {"lr": 1.0}
@@ -167,7 +173,7 @@ class Naive:
         if self.settings.clipping == "automatic":
             return gradient * limit / (norm + 0.01)
         if self.settings.clipping == "per_layer":
-            layers = [layer for layer in self.model if list(layer.parameters())]
+            layers = [layer for layer in self.model if any(each.requires_grad for each in layer.parameters())]
             sizes = [sum(each.numel() for each in layer.parameters()) for layer in layers]
             bound = limit / len(sizes) ** 0.5
             return torch.cat([part / max(1.0, float(part.norm()) / bound) for part in torch.split(gradient, sizes)])
@@ -320,6 +326,17 @@ def merged(*options: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(("method", "kind", "dtype", "options"), [(*case[:3], case[3:]) for case in CASES])
 def test_each_step_equals_the_naive_loop(method: str, kind: str, dtype: torch.dtype, options: tuple[Any, ...]) -> None:
     assert_same_steps(method, kind, dtype, merged(*options))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fallback", "options"),
+    [(*row[:2], row[2:]) for row in pairs(DTYPES, FALLBACK, *OPTIONS["composed"], OPTIMIZERS, CLIPPINGS)],
+)
+def test_each_step_with_frozen_layers_equals_the_naive_loop(
+    dtype: torch.dtype, options: tuple[Any, ...], *, fallback: bool
+) -> None:
+    """Clip, noise, smoothing and decay are over the trained parameters alone; the others keep their values."""
+    assert_same_steps("composed", "frozen", dtype, merged(*options), clip=0.35, fallback=fallback)
 
 
 @pytest.mark.parametrize(("kind", "dtype", "fallback", "options"), [(*row[:3], row[3:]) for row in PER_USER])

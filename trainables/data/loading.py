@@ -14,10 +14,10 @@ import numpy as np
 from trainables.data import images
 from trainables.data.files import data_folder, locate, reading
 from trainables.data.images import KEYS, Arrays
-from trainables.data.registry import TEST_FRACTION
+from trainables.data.registry import KDDCUP_FRACTION, TEST_FRACTION
 from trainables.data.requests import DatasetInfo, DatasetRequest, Splits
 from trainables.data.splits import aside, aside_by_content, aside_by_user, contributions
-from trainables.data.tabular import ADULT, BANK, WISCONSIN, Table, encode
+from trainables.data.tabular import ADULT, BANK, CREDIT_CARD, KDDCUP, WISCONSIN, Table, encode
 from trainables.data.text import read_speeches
 from trainables.data.user import read_user
 from trainables.errors import DatasetError
@@ -109,6 +109,12 @@ def _adult(_name: str, paths: tuple[Path, ...]) -> Arrays:
     return {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
 
 
+def _kddcup(name: str, paths: tuple[Path, ...]) -> Arrays:
+    lines = _text(paths[0]).splitlines()
+    chosen = np.flatnonzero(aside(len(lines), fraction=KDDCUP_FRACTION, key=f"rows:{name}"))
+    return _split_off_test(name, *encode(KDDCUP, "\n".join(lines[row] for row in chosen)))
+
+
 def _scikit_learn(name: str, _paths: tuple[Path, ...]) -> Arrays:
     from sklearn import datasets
 
@@ -141,6 +147,8 @@ _READERS: dict[str, Callable[[str, tuple[Path, ...]], Arrays]] = {
     "adult": _adult,
     "bank": _one_table(BANK),
     "breast_cancer_wisconsin": _one_table(WISCONSIN),
+    "kddcup99": _kddcup,
+    "credit_card": _one_table(CREDIT_CARD),
     "state_union": _speeches,
 }
 

@@ -9,12 +9,15 @@
 from __future__ import annotations
 
 from trainables.data.requests import DatasetInfo, FileInfo
-from trainables.data.tabular import ADULT, BANK, WISCONSIN
+from trainables.data.tabular import ADULT, BANK, CREDIT_CARD, KDDCUP, WISCONSIN
 
-__all__ = ["CONTEXT", "DATASETS", "TEST_FRACTION", "VOCABULARY"]
+__all__ = ["CONTEXT", "DATASETS", "KDDCUP_FRACTION", "TEST_FRACTION", "VOCABULARY"]
 
 TEST_FRACTION = 0.2
 """Fraction of the records in the test set, for data sets without an official test set. A hash selects the records."""
+
+KDDCUP_FRACTION = 70_000 / 494_021
+"""Fraction of KDD Cup's rows that are used, about as many as papers use. A hash of the row's number selects them."""
 
 CONTEXT = 4
 """Number of words in an input of next-word prediction."""
@@ -220,6 +223,42 @@ _ALL = (
         provenance="UCI Breast Cancer Wisconsin (original, Wolberg 1992), 699 rows, including 16 with a missing value; "
         "a fifth is our public test split",
         licence="CC BY 4.0",
+    ),
+    _info(
+        (
+            FileInfo(
+                "kddcup.data_10_percent.xz",
+                "e661b70349d6b4595aebd2b8b38300e7d4d10ce95d6426c4bd52411431250a5b",
+            ),
+        ),
+        name="kddcup99",
+        public_train_size=56_217,
+        test_size=14_290,
+        input_shape=(KDDCUP.width,),
+        classes=2,
+        content_sha256="d60172ea6a0a39983807d451e6a3525fae1f1ef60610490be7f385229a47922f",
+        records_sha256="ecc2025a611ea7312a819736e3bf005c5b8a3a4ae80df9907e00363e9cb322da",
+        provenance="KDD Cup 1999 (UCI KDD Archive), about 70 000 rows of the official 10 % sample, which a hash of the "
+        "row's number selects; normal against attack; a fifth is our public test split",
+        licence="CC BY 4.0",
+    ),
+    _info(
+        (
+            FileInfo(
+                "creditcard_984_seed0.csv.xz",
+                "0927d4ece8cc50e29586a72de1c7452bdd6d4d1c75b9922f92bc9340d268172b",
+            ),
+        ),
+        name="credit_card",
+        public_train_size=790,
+        test_size=194,
+        input_shape=(CREDIT_CARD.width,),
+        classes=2,
+        content_sha256="44c0907d4744a14c19a0b2b900cec4ad6aa8b5f4fcfb7135c2a4145771d11e75",
+        records_sha256="abc3daf39d10fd3622391c0521e38679a115f56d7822c09b8c40edf92b9fd490",
+        provenance="ULB credit card fraud (Dal Pozzolo et al. 2015), the 492 frauds and 492 random normal payments; "
+        "a fifth is our public test split",
+        licence="DbCL 1.0",
     ),
     _info(
         (

@@ -18,7 +18,19 @@ from trainables.errors import DatasetError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ADULT", "BANK", "WISCONSIN", "Category", "Ignored", "Label", "Number", "Table", "encode"]
+__all__ = [
+    "ADULT",
+    "BANK",
+    "CREDIT_CARD",
+    "KDDCUP",
+    "WISCONSIN",
+    "Category",
+    "Ignored",
+    "Label",
+    "Number",
+    "Table",
+    "encode",
+]
 
 
 @dataclass(frozen=True)
@@ -50,10 +62,14 @@ class Category:
 
 @dataclass(frozen=True)
 class Label:
-    """Column with the words to predict. The class of a word is its index in the list."""
+    """Column with the words to predict. The class of a word is its index in the list.
+
+    With `other`, every word that is not in the list belongs to one further class.
+    """
 
     name: str
     words: tuple[str, ...]
+    other: bool = False
 
 
 @dataclass(frozen=True)
@@ -185,6 +201,75 @@ WISCONSIN = Table(
 )
 """UCI Breast Cancer Wisconsin (original): nine grades from 1 to 10, and a label. 2 is benign, and 4 is malignant."""
 
+KDDCUP = Table(
+    columns=(
+        Number("duration", math.log1p(100_000), log=True),
+        Category.of("protocol_type", "tcp, udp, icmp"),
+        Category.of(
+            "service",
+            "aol, auth, bgp, courier, csnet_ns, ctf, daytime, discard, domain, domain_u, echo, eco_i, ecr_i, efs, "
+            "exec, finger, ftp, ftp_data, gopher, harvest, hostnames, http, http_2784, http_443, http_8001, imap4, "
+            "IRC, iso_tsap, klogin, kshell, ldap, link, login, mtp, name, netbios_dgm, netbios_ns, netbios_ssn, "
+            "netstat, nnsp, nntp, ntp_u, other, pm_dump, pop_2, pop_3, printer, private, red_i, remote_job, rje, "
+            "shell, smtp, sql_net, ssh, sunrpc, supdup, systat, telnet, tftp_u, tim_i, time, urh_i, urp_i, uucp, "
+            "uucp_path, vmnet, whois, X11, Z39_50",
+        ),
+        Category.of("flag", "OTH, REJ, RSTO, RSTOS0, RSTR, S0, S1, S2, S3, SF, SH"),
+        *(Number(name, math.log1p(1e9), log=True) for name in ("src_bytes", "dst_bytes")),
+        Number("land", 1.0),
+        *(Number(name, 10.0) for name in ("wrong_fragment", "urgent")),
+        Number("hot", 100.0),
+        Number("num_failed_logins", 10.0),
+        Number("logged_in", 1.0),
+        Number("num_compromised", math.log1p(10_000), log=True),
+        *(Number(name, 2.0) for name in ("root_shell", "su_attempted")),
+        Number("num_root", math.log1p(10_000), log=True),
+        Number("num_file_creations", 100.0),
+        *(Number(name, 10.0) for name in ("num_shells", "num_access_files", "num_outbound_cmds")),
+        *(Number(name, 1.0) for name in ("is_host_login", "is_guest_login")),
+        *(Number(name, 512.0) for name in ("count", "srv_count")),
+        *(
+            Number(name, 1.0)
+            for name in (
+                "serror_rate",
+                "srv_serror_rate",
+                "rerror_rate",
+                "srv_rerror_rate",
+                "same_srv_rate",
+                "diff_srv_rate",
+                "srv_diff_host_rate",
+            )
+        ),
+        *(Number(name, 256.0) for name in ("dst_host_count", "dst_host_srv_count")),
+        *(
+            Number(f"dst_host_{name}", 1.0)
+            for name in (
+                "same_srv_rate",
+                "diff_srv_rate",
+                "same_src_port_rate",
+                "srv_diff_host_rate",
+                "serror_rate",
+                "srv_serror_rate",
+                "rerror_rate",
+                "srv_rerror_rate",
+            )
+        ),
+        Label("connection", ("normal",), other=True),
+    ),
+)
+"""KDD Cup 1999: 41 features of a connection (kddcup.names), and a label. 0 is normal, and 1 is any attack."""
+
+CREDIT_CARD = Table(
+    header=True,
+    columns=(
+        Number("Time", 172_800.0),
+        *(Number(f"V{number}", 10.0, low=-1.0) for number in range(1, 29)),
+        Number("Amount", math.log1p(30_000), log=True),
+        Label("Class", ("0", "1")),
+    ),
+)
+"""ULB credit card fraud: two days of payments, 28 principal components that the publishers computed, and a label."""
+
 
 def _number(column: Number, text: str) -> float:
     if text in ("?", ""):
@@ -206,8 +291,9 @@ def _encode_row(columns: tuple[Column, ...], row: Sequence[str]) -> tuple[list[f
                 features.append(_number(column, text))
             case Category(words=words):
                 features.extend(float(text == word) for word in words)
-            case Label(words=words):
-                label = words.index(text.rstrip("."))
+            case Label(words=words, other=other):
+                word = text.rstrip(".")
+                label = len(words) if other and word not in words else words.index(word)
             case Ignored():
                 pass
     return features, label

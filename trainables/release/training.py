@@ -16,7 +16,7 @@ from trainables import data
 from trainables.charge import Charge
 from trainables.engine.layout import Layout
 from trainables.engine.schedules import rate_factor
-from trainables.engine.update import Adam, Sgd, Update
+from trainables.engine.update import Update
 from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
 from trainables.methods import from_parameters
 from trainables.methods.input_perturbation import InputPerturbation
@@ -26,6 +26,7 @@ from trainables.release.loss import debiased_cross_entropy, label_weights
 from trainables.rungs import writing_checkpoint
 from trainables.scoring import answers
 from trainables.spec import TrainingSpec
+from trainables.start import read_start
 
 __all__ = ["ReleasedTraining", "read_release"]
 
@@ -94,22 +95,23 @@ class ReleasedTraining:
             activation=spec.activation,
             normalization=spec.normalization,
             seed=spec.seed,
+            weights=None if spec.start is None else read_start(spec.start.path, sha256=spec.start.sha256).weights,
+            freeze=spec.freeze,
         )
         self._layout = Layout.of(self._model)
         self._theta = self._layout.flatten(self._model)
         self._release = read_release(Path(spec.release), spec.release_sha256)
         self._inputs = self._release.x.reshape(-1, *about.input_shape)
         self._weights = label_weights(spec.labels_kept, about.classes)
-        self._update: Update = (
-            Adam(self._theta) if found.optimizer == "adam" else Sgd(self._theta, momentum=found.momentum)
-        )
+        self._update: Update = found.update(self._theta, variance=lambda: 0.0)  # the steps have no noise of their own
         self._public = torch.Generator().manual_seed(spec.seed)
 
     @property
     def learning_rate(self) -> float:
         """Scheduled learning rate of the next step."""
         settings, steps = self._hyperparameters.schedule, self._hyperparameters.steps
-        return self._hyperparameters.learning_rate * rate_factor(settings, min(self.step, steps - 1), steps)
+        factor = rate_factor(settings, min(self.step, steps - 1), steps, steps_per_epoch=1 / self.spec.sample_rate)
+        return self._hyperparameters.learning_rate * factor
 
     @property
     def model(self) -> nn.Module:

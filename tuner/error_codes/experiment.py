@@ -55,6 +55,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "rungs, or a list of increasing fractions of the trial's steps. The last fraction must be 1.",
         "domain-outside-space": "This key takes a single value. To search over a range or several values, write them "
         "under `search.space`.",
+        "auto-decides": "`accounting: auto` chooses between a committed run, fewer whole runs, a sealed search, a "
+        "public proxy and no search, and plans the noise. A key that belongs to one of them contradicts it.",
         "commit-needs-composition": "A committed run follows trials whose scores are seen, so it needs `accounting: "
         "composition`. A sealed search hides its trials, and a public search already ends with one charged run.",
         "commit-with-full-runs": "`search.commit` and `search.full_runs` are two ways to plan one budget, and are not "

@@ -68,7 +68,6 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "its number of runs.",
         "pool-unknown": "Protected scores can be charged only if the search was opened with a cap for its validation "
         "records.",
-        "share-not-found": "The user has no share to revoke.",
         "ledger-chain-broken": "An entry of the ledger does not follow from the entry before it. An entry was changed, "
         "removed or inserted. Restore the ledger from a complete backup.",
         "ledger-entry-unreadable": "An entry of the ledger cannot be read. Upgrade dp-tuner if a newer version wrote "
@@ -93,6 +92,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "the file that `tune export` wrote.",
     },
     2: {
+        "share-not-found": "The user has no share to revoke. Check the names of the user and of the data set.",
         "release-invalid": "The numbers of a release must be finite and above 0, with two classes or more, and some "
         "noise must give the requested ε. Correct `privacy.release`, `privacy.epsilon` or `privacy.delta`.",
         "division-missing": "A search that protects users must say how its records are divided among users: by "
@@ -138,7 +138,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "must name its own pair.",
         "score-sampled": "A protected score is computed from all validation records, so its sample rate must be 1.",
         "validation-claim-too-large": "The ε and δ of validation records may not exceed those of the whole search.",
-        "ledger-name-invalid": "A name in the ledger must have 1 to 200 printable characters.",
+        "ledger-name-invalid": "A name in the ledger must have 1 to 200 printable characters. Only the block of a "
+        "growing table of your own has a `/` in its name: TABLE/BLOCK.",
         "renyi-order-invalid": "The Rényi order must be above 1, and ε and half of δ must allow at least one step at "
         "this order. `auto` chooses the order that allows the most steps.",
         "hash-invalid": "A card is identified in the ledger by its SHA-256 hash, which has 64 hexadecimal digits.",

@@ -8,6 +8,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
     1: {
         "system-error": "The operating system refused to read or write a file. Either the file is missing, or this "
         "account has no access, or the disk is full. Fix the cause and run the command again.",
+        "prices-unreadable": "The file of measured prices of search, which is part of the program, is damaged. Install "
+        "the program again.",
         "internal-error": "dp-tuner has a bug; your input is not the cause. Please report the command and the whole "
         "message. Charged steps stay charged.",
         "sweep-running": "Another process is running this sweep. Two processes would train and charge the same trials "

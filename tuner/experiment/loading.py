@@ -76,7 +76,8 @@ def parse_experiment(text: str, overrides: Sequence[str] = (), *, source: str = 
     _apply_gates(document, draft, malformed)
     if document.problems or draft.resolved is None:
         raise ExperimentError(document.problems)
-    return experiment.with_space(draft.resolved)
+    # The default domains of `accounting: auto` depend on what will be chosen, so its space stays as written.
+    return experiment if experiment.is_auto else experiment.with_space(draft.resolved)
 
 
 def _unreadable(path: Path, rule: str, value: str) -> ExperimentError:

@@ -13,6 +13,8 @@ from search_spaces import Domain, SearchSpace, parse_space
 from trainables.data import DatasetRequest, data_folder, public_train_size
 from tuner.errors import InputError
 from tuner.experiment.sections import (
+    AUTO,
+    ChosenSection,
     DatasetSection,
     ExportedFromSection,
     PrivacySection,
@@ -88,6 +90,7 @@ class Experiment(Section):
     storage: Word = "runs/"
     ledger: Annotated[Word, AfterValidator(_the_shared_ledger)] = Field(default_factory=_default_ledger)
     exported_from: ExportedFromSection | None = None
+    chosen_by_auto: ChosenSection | None = None
 
     @model_validator(mode="after")
     def _fill_computed_defaults(self) -> Experiment:
@@ -115,6 +118,11 @@ class Experiment(Section):
         resolved = self.model_copy(update=update)
         object.__setattr__(resolved, "space", space)  # fills the cached property of a frozen model
         return resolved
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether the accounting is still to be chosen (`tuner.plan.comparison.choose`). Then `space` is as written."""
+        return self.privacy.accounting == AUTO
 
     @property
     def mode(self) -> Mode:
@@ -195,6 +203,11 @@ class Experiment(Section):
             found.append(
                 f"privacy.delta {self.privacy.delta:g} is above n^-1.1 = {size**-1.1:.2g} for n = {size}"
                 f"{' users' if self.privacy.unit == 'user' else ''}: a smaller delta gives a stronger guarantee"
+            )
+        if self.trainable.start is not None:
+            found.append(
+                "the claim takes the word of this file that the weights of trainable.start are public: no record of "
+                "this search was used for them"
             )
         if not self.privacy.private:
             found.append(

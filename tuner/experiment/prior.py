@@ -20,8 +20,9 @@ from trainables.data import info, public_train_size
 from trainables.errors import DatasetError
 from trainables.model_sizes import dimension_of, family_of
 from tuner.experiment.model import Experiment
+from tuner.experiment.sections import AUTO
 
-__all__ = ["ONE_RUN", "estimated_noise", "recommended", "with_prior"]
+__all__ = ["ONE_RUN", "estimated_noise", "optimizers_of", "recommended", "with_prior"]
 
 ONE_RUN: Final[Mapping[str, object]] = {"learning_rate": "default", "max_grad_norm": "default"}
 """Space of a file with one trial and no space: one run at the recommended values."""
@@ -34,7 +35,7 @@ _LEAST_FACTOR: Final = (
 )
 _SPREADS: Final = 2.0
 _PUBLISHED: Final = {"sgd": 0.15, "adam": 1e-3}  # rates of the DP-LSSGD paper, for a convolutional network
-_RUNS: Final = {"selection": 4.0, "public": 1.0}  # runs whose composition needs about the noise of this mode
+_RUNS: Final = {"selection": 4.0, "public": 1.0, AUTO: 1.0}  # runs whose composition needs about the noise of this mode
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,12 @@ def recommended(
             train_size=size,
             dimension=None
             if shape is None
-            else dimension_of(experiment.trainable.model, input_shape=shape, classes=classes),
+            else dimension_of(
+                experiment.trainable.model,
+                input_shape=shape,
+                classes=classes,
+                frozen=experiment.trainable.freeze,
+            ),
             classes=classes,
             family=family_of(experiment.trainable.model),
             method=experiment.trainable.method,

@@ -13,6 +13,7 @@ from tuner.experiment.values import (
     Finite,
     Fraction,
     FullRuns,
+    Names,
     Noise,
     Order,
     Positive,
@@ -30,6 +31,8 @@ from tuner.study.types import WhenSure
 from tuner.study.unimodal.options import component
 
 __all__ = [
+    "AUTO",
+    "ChosenSection",
     "CommitSection",
     "Component",
     "DatasetSection",
@@ -43,10 +46,15 @@ __all__ = [
     "RunsSection",
     "SearchSection",
     "Section",
+    "StartSection",
     "TrackingSection",
     "TrainableSection",
     "ValidationSection",
 ]
+
+
+AUTO = "auto"
+"""Word at `privacy.accounting` with which the plan chooses how to search. It is replaced before a sweep starts."""
 
 
 class Section(BaseModel):
@@ -80,6 +88,18 @@ class ExportedFromSection(Section):
     ledger: Word
     entries: Count
     head: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class ChosenSection(Section):
+    """What `accounting: auto` chose, and why. The choice follows from public facts. `tune run` writes this section.
+
+    Attributes:
+        candidate: the chosen way to search.
+        reason: one sentence.
+    """
+
+    candidate: Word
+    reason: Word
 
 
 class ValidationSection(Section):
@@ -123,11 +143,38 @@ class DatasetSection(RecordsSection):
     validation: ValidationSection = ValidationSection()
 
 
+class StartSection(Section):
+    """Weights from which every training starts. They must be PUBLIC, and the file must say so.
+
+    Attributes:
+        path: path of a safetensors file.
+        public: declaration that no record of the search was used for the weights.
+        sha256: hash of the file. Without it, the resolved file has the hash that was found.
+    """
+
+    path: Word
+    public: bool = False
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
+def _start(value: object) -> object:
+    """Refuse a bare path, which does not say that the weights are public."""
+    if isinstance(value, str):
+        rule = "must say that the weights are public, which means that no record of this search was used for them"
+        raise broken("start-not-declared", rule, f"Write {{path: {value}, public: true}} if that is so.")
+    return value
+
+
 class TrainableSection(Section):
-    """Training settings of every trial. The sample rate is `batch_size` / the public number of records (or users)."""
+    """Training settings of every trial. The sample rate is `batch_size` / the public number of records (or users).
+
+    `freeze` are names of layers that are not trained.
+    """
 
     method: Word
     model: Word = "logistic_regression"
+    start: Annotated[StartSection | None, BeforeValidator(_start)] = None
+    freeze: Names = ()
     activation: Word = "relu"
     normalization: Word = "none"
     optimizer: Literal["sgd", "adam", "adam_corrected"] = "sgd"
@@ -180,7 +227,8 @@ class PrivacySection(Section):
         unit: protected unit, which is one record or all records of one user.
         accounting: accounting mode. `composition` shows all trials. `selection` is a sealed search, which shows only
             the winner. `public` searches on public data and then trains once on the private records. `release`
-            charges one noisy copy of the records, on which any number of trials train.
+            charges one noisy copy of the records, on which any number of trials train. `auto` takes what
+            is expected to cost the least accuracy (`tuner.plan.comparison`).
         cap: filter for `composition`. auto chooses the tightest filter that the search space allows.
         order: Rényi order of the fixed_order filter. auto chooses the best order for the plan.
         noise_multiplier: a number or a domain to search. auto chooses the smallest noise with which the planned trials

@@ -38,6 +38,7 @@ trainable:
 privacy:
   epsilon: 4.0                        # of the WHOLE search, never exceeded
   delta: 1e-5                         # must be below 1/n
+  accounting: composition             # all trials may be seen; or selection, public, auto (the plan chooses)
   noise_multiplier: auto              # the smallest with which all that is planned fits
 search:
   trials: 12

@@ -20,6 +20,7 @@ __all__ = [
     "Finite",
     "Fraction",
     "FullRuns",
+    "Names",
     "Noise",
     "Order",
     "Positive",
@@ -139,6 +140,17 @@ def _blocks(value: object) -> object:
 
 
 Blocks = Annotated[tuple[str, ...], BeforeValidator(_blocks)]
+
+
+def _names(value: object) -> object:
+    names = list(value) if isinstance(value, list | tuple) else []
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name for name in names):
+        rule = "must be a list of names of layers"
+        raise broken("value-wrong-type", rule, 'Write for example ["1", encoder.0], and quote a name that is a number.')
+    return tuple(dict.fromkeys(names))
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -37,6 +37,7 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial, *, 
     values["name"] = f"{experiment.name[:57]}-best"
     values["seed"] = best.seed
     values["exported_from"] = dict(origin)
+    values["chosen_by_auto"] = None
     values["tracking"]["experiment"] = values["name"]
     values["trainable"]["batch_size"] = shape.batch_size
     if "epochs" in plan.priced:

@@ -19,11 +19,12 @@ from tuner.export.exported_trial import ExportedTrial, NoFurtherCharge, trial_to
 from tuner.files import write_json, write_text
 from tuner.plan.plan import Plan, mechanism_of, plan_from
 from tuner.sweep import folder as sweeps
-from tuner.sweep.ledger_head import require_charged, require_not_behind
+from tuner.sweep.ledger_head import charged_search, require_charged, require_not_behind
 from tuner.sweep.preflight import find_own_model
 from tuner.sweep.registration import division_of, hold_release_to_ledger, hold_to_ledger, refuse_if_charged
 from tuner.sweep.releases import hold_release, release_name
 from tuner.sweep.sealed import require_trained
+from tuner.sweep.start_weights import exported_metadata, start_file
 from tuner.sweep.status import RESUMABLE, RUNNING, state_of
 from tuner.sweep.trial_spec import on_release, training_spec
 from tuner.sweep.winner import By
@@ -89,10 +90,11 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
             f"{sweep.id} searched on public records, so it cannot be exported. Export its charged run, which trained "
             "its best configuration on the private records.",
         )
+    start_file(experiment)  # refuses weights with another hash
     # The ledger comes first: without it there is no claim, and nothing is written.
     ledger = Ledger.open(experiment.ledger, create=False)
     released = plan.mode.on_release
-    charged = ledger.search_state(release_name(sweep) if released else sweep.id)
+    charged = charged_search(sweep, ledger, release_name(sweep) if released else sweep.id)
     require_writer(ledger.user(), charged.user, sweep.id)  # the card is recorded at the end
     if charged.status == "open" or (released and state_of(sweep) in {*RUNNING, *RESUMABLE}):
         state = sweep.read_status().get("state")
@@ -153,7 +155,8 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
             f"The folder {out} of `--out` cannot be written ({error.strerror}). Choose another folder.",
         ) from error
     scores = {**validation, **_test_score(sweep, best, training)}
-    _write_model(behind(log, partial(_weights, training)), out / _MODEL)
+    metadata = exported_metadata(sweep.id, charged.datasets)
+    _write_model(behind(log, partial(_weights, training)), out / _MODEL, metadata)
     write_text(out / _EXPERIMENT, standalone_yaml(experiment, plan, best, origin=origin))
     exported = {name: file_hash(out / name) for name in (_MODEL, _EXPERIMENT)}
     card = issue_card(ledger, replace(facts, scores=scores, files=exported))
@@ -278,10 +281,10 @@ def _weights(training: PrivateTraining | ReleasedTraining) -> dict[str, Tensor]:
     return {name: value.detach().cpu().contiguous() for name, value in training.model.state_dict().items()}
 
 
-def _write_model(weights: dict[str, Tensor], path: Path) -> None:
+def _write_model(weights: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
     from safetensors.torch import save_file
 
-    save_file(weights, str(path))
+    save_file(weights, str(path), metadata)
 
 
 def _versions() -> dict[str, str]:

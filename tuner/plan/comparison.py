@@ -1,91 +1,296 @@
-"""Comparison of the accounting modes: the noise and the number of runs that each mode allows for the same budget."""
+"""What each way to search buys for the budget of a file, and the one that `accounting: auto` takes.
+
+The choice is a function of the experiment file, of public facts about the data set, and of the prices of search that
+are shipped with the program. It reads no record, so it costs nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import log, sqrt
 from typing import TYPE_CHECKING
 
-from tuner.errors import BudgetRefusedError
-from tuner.privacy.accountant.filters import steps_of_runs
-from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.accountant.pld import calibrate_noise, epsilon
-from tuner.privacy.accountant.run_laws import RunLaw
+from search_spaces.domains import Fixed
+from search_spaces.optimizers import SGD
+from trainables.data import info, public_train_size
+from trainables.errors import DatasetError
+from trainables.model_sizes import dimension_of, family_of
+from tuner.errors import BudgetRefusedError, ExperimentError, TunerError
+from tuner.experiment.prior import optimizers_of, recommended
+from tuner.experiment.sections import ChosenSection
+from tuner.plan.candidates import (
+    CANDIDATES,
+    NO_SEARCH,
+    CandidateRefused,
+    as_candidate,
+    kind_of_search,
+    mark_chosen,
+    written_space,
+)
+from tuner.plan.plan import Plan, make_plan
+from tuner.plan.prices import (
+    Expected,
+    MeasuredSearch,
+    Prices,
+    Situation,
+    best_arm,
+    expected_gain,
+    expected_price,
+    shipped_prices,
+)
+from tuner.plan.probes import probe_error
 
 if TYPE_CHECKING:
-    from tuner.plan.plan import Plan
+    from trainables.data import DatasetRequest
+    from tuner.experiment import Experiment
 
-__all__ = ["ModeRow", "comparison"]
+__all__ = ["CandidateRow", "Comparison", "choose", "compare"]
+
+
+_NEAR_RATE = log(2.0)
+"""Largest distance, in the logarithm, of a rate from that of the prior at which the arm `prior` is as measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModeRow:
-    """The noise and the number of runs that one accounting mode allows for the budget."""
+class CandidateRow:
+    """One way to search under the budget of the file.
 
-    mode: str  # name of the mode, or "one run, no search"
-    noise_multiplier: float | None  # the smallest noise with which the search fits the budget; None if none fits
-    epsilon_run: float | None  # ε of a single run with this noise
-    expected_runs: float  # expected number of runs on the private records
-    runs_99: int  # 99 % of searches have at most this many runs
-    refused: str = ""  # why the file cannot use this mode; empty if it can
-
-
-def comparison(plan: Plan, *, full_runs: float | None = None) -> tuple[ModeRow, ...]:
-    """Compare the modes. Each run is as long as the plan's most expensive run, and each noise is calibrated exactly.
-
-    If the plan's noise was calibrated, the row of the plan's own mode shows this noise. All other rows assume one
-    mechanism for all runs and, in a sealed search, a geometric number of runs. The plan may
-    use other mechanisms or another distribution. `full_runs` adds a row for an open search of so many whole runs of
-    steps. It must be given if the plan is of such a search. A committed run has a row of its own.
+    Attributes:
+        candidate: name of the candidate.
+        title: how the table calls it.
+        noise_multiplier: noise of the released model, calibrated by the planner; None if the candidate is refused.
+        price: expected accuracy that an oracle would have more, in points; None if it was not measured for such a
+            training.
+        gain: expected accuracy above that of no search, in points.
+        compute: steps of all runs together, in whole runs.
+        refused: why the file cannot be searched like this.
+        unmeasured: why there is no expected price.
+        taken: whether this is what the file does, or what `accounting: auto` takes.
     """
-    rate, steps, target, delta = plan.dearest.sample_rate, plan.dearest.longest, plan.epsilon, plan.delta
-    own = plan.accounting if plan.noise_source == "calibrated" and plan.commit is None else ""
 
-    def row(mode: str, noise: float | None, expected: float, most: int) -> ModeRow:
-        one = None if noise is None else epsilon(SampledGaussian(rate, noise), steps, delta)
-        return ModeRow(mode=mode, noise_multiplier=noise, epsilon_run=one, expected_runs=expected, runs_99=most)
+    candidate: str
+    title: str
+    noise_multiplier: float | None = None
+    price: Expected | None = None
+    gain: Expected | None = None
+    compute: float | None = None
+    refused: str = ""
+    unmeasured: str = ""
+    taken: bool = False
 
-    def composed(runs: float) -> float | None:
-        try:
-            return calibrate_noise(sample_rate=rate, steps=steps_of_runs(runs, steps), epsilon=target, delta=delta)
-        except BudgetRefusedError:
-            return None
 
-    single = composed(1)
-    rows = [row("one run, no search", single, 1, 1)]
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Rows of all candidates, the candidate that auto takes, and why in one sentence.
+
+    `is_choice` is True for a file with `accounting: auto`. With another accounting, auto would take `best`.
+    """
+
+    rows: tuple[CandidateRow, ...]
+    best: str
+    reason: str
+    is_choice: bool = False
+
+    @property
+    def chosen(self) -> ChosenSection:
+        """The choice as a section of the experiment file."""
+        return ChosenSection(candidate=self.best, reason=self.reason)
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A candidate with its plan, or with the reason why it has none."""
+
+    plan: Plan | None = None
+    experiment: Experiment | None = None
+    refused: str = ""
+    error: TunerError | None = None
+
+
+def choose(
+    experiment: Experiment, request: DatasetRequest, *, prices: Prices | None = None, without: str | None = None
+) -> tuple[Experiment, Plan, Comparison]:
+    """Replace `accounting: auto` by what is expected to cost the least accuracy. Return its experiment and its plan.
+
+    Args:
+        experiment: the experiment of the file, whose space is as written.
+        request: the private records, of which only public facts are asked for.
+        prices: measured prices; by default those that are shipped with the program.
+        without: name of a data set whose measurements are left out, to judge the choice on that data set.
+
+    Raises:
+        BudgetRefusedError: not even one run fits the budget.
+        ExperimentError: the file is refused whatever is chosen.
+    """
+    planned = {name: _plan(experiment, request, name, without) for name in CANDIDATES}
+    single = planned[NO_SEARCH]
+    if single.error is not None:
+        raise single.error
+    compared = _compared(experiment, request, planned, prices or shipped_prices(), without)
+    best = planned[compared.best]
+    if best.experiment is None or best.plan is None:
+        raise TunerError("internal-error", f"{compared.best} has no plan, but it was chosen. Please report this.")
+    rows = tuple(replace(row, taken=row.candidate == compared.best) for row in compared.rows)
+    return mark_chosen(best.experiment, compared.chosen), best.plan, replace(compared, rows=rows, is_choice=True)
+
+
+def compare(experiment: Experiment, request: DatasetRequest, plan: Plan) -> Comparison:
+    """Compare the file's own search, which has the given plan, with what `accounting: auto` could take instead."""
+    own = kind_of_search(experiment)
+    planned = {
+        name: _Planned(plan, experiment) if name == own else _plan(experiment, request, name, None)
+        for name in CANDIDATES
+    }
+    compared = _compared(experiment, request, planned, shipped_prices(), None)
+    return replace(compared, rows=tuple(replace(row, taken=row.candidate == own) for row in compared.rows))
+
+
+def _plan(experiment: Experiment, request: DatasetRequest, candidate: str, without: str | None) -> _Planned:
+    try:
+        made = as_candidate(experiment, candidate, without=without)
+        return _Planned(make_plan(made, request), made)
+    except CandidateRefused as refused:
+        return _Planned(refused=str(refused))
+    except ExperimentError as error:
+        return _Planned(refused=error.problems[0].rule, error=error)
+    except BudgetRefusedError as error:
+        return _Planned(refused="no noise fits the budget", error=error)
+    except TunerError as error:
+        return _Planned(refused=error.message.partition(". ")[0], error=error)
+
+
+def _compared(
+    experiment: Experiment,
+    request: DatasetRequest,
+    planned: Mapping[str, _Planned],
+    prices: Prices,
+    without: str | None,
+) -> Comparison:
+    rows = [row for row in prices.searches if row.dataset != without]
+    single = planned[NO_SEARCH].plan
+    at = None if single is None else _situation(experiment, request, single)
+    found = []
+    for name, each in planned.items():
+        if each.plan is None:
+            found.append(CandidateRow(candidate=name, title=_TITLES[name], refused=each.refused))
+            continue
+        row = CandidateRow(
+            candidate=name,
+            title=_title(name, each.plan),
+            noise_multiplier=(each.plan.commit or each.plan.nominal).noise_multiplier,
+            compute=_compute(name, each.plan),
+        )
+        found.append(_priced(replace(row, unmeasured=_unmeasured(name, each, at)), rows, at))
+    if any(row.candidate == NO_SEARCH and row.price is None for row in found):
+        found = [replace(row, gain=None) for row in found]
+    best = best_arm({row.candidate: row.gain for row in found})
+    return Comparison(rows=tuple(found), best=best or NO_SEARCH, reason=_why(found, best))
+
+
+def _priced(row: CandidateRow, rows: Sequence[MeasuredSearch], at: Situation | None) -> CandidateRow:
+    """Return the row with its expected price and gain, or with the reason why it has none."""
+    if at is None or row.unmeasured:
+        return row
+    price = expected_price(rows, row.candidate, at)
+    if price is None:
+        known = any(each.arm == row.candidate and each.family == at.family for each in rows)
+        kind = "this kind of model" if at.family == "other" else f"{at.family} models"
+        return replace(row, unmeasured="too few data sets near" if known else f"not measured for {kind}")
+    gain = None if row.candidate == NO_SEARCH else expected_gain(rows, row.candidate, NO_SEARCH, at)
+    return replace(row, price=price, gain=gain)
+
+
+def _situation(experiment: Experiment, request: DatasetRequest, single: Plan) -> Situation | None:
+    """Return the public facts on which prices depend, or None if the number of parameters is not known."""
+    try:
+        about = info(request)
+    except DatasetError:
+        return None
+    model = experiment.trainable.model
+    dimension = dimension_of(model, input_shape=about.input_shape, classes=about.classes)
+    if dimension is None:
+        return None
+    step = single.nominal.noise_multiplier / single.batch_size * sqrt(dimension)
+    return Situation(
+        noise=step * sqrt(single.steps_per_trial),
+        trials=experiment.search.trials,
+        axes=max(1, len(written_space(experiment).searched)),
+        family=family_of(model),
+        train_size=public_train_size(request),
+    )
+
+
+def _unmeasured(candidate: str, planned: _Planned, at: Situation | None) -> str:
+    """Return why the stored prices say nothing about such a training; empty if they may."""
+    plan, experiment = planned.plan, planned.experiment
+    if at is None or plan is None or experiment is None:
+        return "not measured for a model of unknown size"
+    if plan.unit == "user":
+        return "not measured for users"
+    for optimizer in optimizers_of(experiment.search.space, experiment):
+        if optimizer != SGD:
+            return f"not measured with {optimizer}"
+    if plan.validation is not None and candidate not in (NO_SEARCH, "gen", "proxy"):
+        return "not measured with protected scores"
+    if candidate == NO_SEARCH and not _has_rate_of_prior(experiment):
+        return "not measured at this rate, which is far from the shipped prior's"
+    error = probe_error(experiment, plan) if candidate == "gen" else None
+    if error is not None and error.is_large:
+        return f"its probes are too noisy here (error {error.value:.2g} of their bound)"
+    return ""
+
+
+def _has_rate_of_prior(experiment: Experiment) -> bool:
+    """Return whether the rate of a single run is near the one for which the arm `prior` was measured."""
+    space = dict(experiment.space.parameters)
+    rate, clip = space["learning_rate"], space["max_grad_norm"]
+    if not (isinstance(rate, Fixed) and isinstance(clip, Fixed)):
+        return False
+    known = recommended({"learning_rate": "default", "max_grad_norm": clip.value}, experiment).get("learning_rate")
+    return known is not None and float(rate.value) > 0 and abs(log(float(rate.value) / known.value)) <= _NEAR_RATE
+
+
+def _compute(candidate: str, plan: Plan) -> float:
     if plan.commit is not None:
-        rows.append(row("this search, committed run", plan.commit.noise_multiplier, 1, 1))
-    if plan.trials > 1:
-        whole = own == "composition" and plan.full_runs is None
-        noise = plan.nominal.noise_multiplier if whole else composed(plan.trials)
-        rows.append(row("composition", noise, plan.trials, plan.trials))
-        if full_runs is not None:
-            planned = own == "composition" and plan.full_runs == full_runs
-            noise = plan.nominal.noise_multiplier if planned else composed(full_runs)
-            rows.append(row(f"full_runs: {full_runs:g}", noise, full_runs, ceil(full_runs)))
-        if plan.selection is not None and own == "selection":
-            noise = plan.nominal.noise_multiplier
-            rows.append(row("selection", noise, plan.trials, plan.selection.quantiles["99"]))
-        else:
-            rows.append(_sealed(plan, row))
-    rows.append(row("public", plan.nominal.noise_multiplier if own == "public" else single, 1, 1))
-    return tuple(rows)
+        return 1 + plan.commit.search_steps / plan.commit.steps
+    if plan.full_runs is not None:
+        return plan.full_runs
+    return float(plan.trials + 1 if candidate == "proxy" else plan.trials)
 
 
-def _sealed(plan: Plan, row: Callable[[str, float | None, float, int], ModeRow]) -> ModeRow:
-    """Return the row of a sealed search whose mean number of runs is the plan's number of trials."""
-    from tuner.privacy.accountant.selection import at_most_for, calibrate_selection
+_TITLES: Mapping[str, str] = {
+    NO_SEARCH: "no search, shipped prior",
+    "gen": "no search, schedule gen",
+    "commit": "cheap search, one committed run",
+    "full_runs": "fewer whole runs than trials",
+    "composition": "whole trials, composed",
+    "selection": "sealed search",
+    "proxy": "public proxy, one charged run",
+}
 
-    run, target, delta = plan.dearest, plan.epsilon, plan.delta
-    law = RunLaw(name="geometric", mean=float(plan.trials))
-    most = law.quantile(0.99)
-    if plan.validation is not None:
-        # The number of released scores would show the number of runs.
-        return replace(row("selection", None, law.mean, most), refused="refused with protected scores")
-    at_most = at_most_for(law, epsilon=target, delta=delta)
-    noise = None
-    with suppress(BudgetRefusedError):
-        noise = calibrate_selection(law, [(run.sample_rate, run.longest)], epsilon=target, delta=delta, at_most=at_most)
-    return row("selection", noise, law.mean, most)
+
+def _title(candidate: str, plan: Plan) -> str:
+    if plan.full_runs is not None:
+        return f"{plan.trials} trials in {plan.full_runs:g} whole runs"
+    if candidate == "composition":
+        return f"{plan.trials} whole trials, composed"
+    return _TITLES[candidate]
+
+
+def _why(rows: Sequence[CandidateRow], best: str | None) -> str:
+    """Return one sentence of public facts: why the best candidate is taken, or why none is searched."""
+    gains = {row.title: row.gain for row in rows if row.gain is not None}
+    for row in rows:
+        if row.candidate == best and row.gain is not None:
+            gain = f"{row.gain.value:.2f} ± {row.gain.error:.2f} points"
+            return f"{row.title}: expected to be {gain} above one run without a search"
+    if not gains:
+        others = [row for row in rows if row.candidate != NO_SEARCH]
+        reasons = [row.unmeasured for row in others if row.unmeasured] or [row.refused for row in others]
+        because = f"nothing else has an expected price ({'; '.join(dict.fromkeys(reasons))})"
+    else:
+        title, gain_of_it = max(gains.items(), key=lambda each: each[1].value)
+        found = f"{title}, {gain_of_it.value:+.2f} ± {gain_of_it.error:.2f} points"
+        because = f"no search is expected to be clearly better (the best is {found})"
+    return f"do not search: one run, because {because}"

@@ -15,7 +15,7 @@ from tuner.files import write_text
 from tuner.privacy.accountant.mechanism import require_delta, require_epsilon
 from tuner.privacy.accountant.rdp import ORDERS
 from tuner.privacy.card.claims import Total
-from tuner.privacy.ledger.admission import order_filter, require_name
+from tuner.privacy.ledger.admission import order_filter, require_dataset
 from tuner.privacy.ledger.blocks import table_of
 from tuner.privacy.ledger.division import basis
 from tuner.privacy.ledger.history import lines, points, room, rule, search_lines, share_lines, void_text, within_cap
@@ -68,7 +68,9 @@ def set_cap(
         InputError: a number is out of range, or the name looks misspelt.
         BudgetRefusedError: the order would change while a search counts against the cap.
     """
-    require_name(dataset, "dataset")
+    require_dataset(dataset)
+    is_block = dataset != table_of(dataset)
+    _refuse_block(dataset, is_block and table_of(dataset) in DATASETS, "A shipped data set has no blocks")
     require_epsilon(epsilon)
     require_delta(delta)
     asked = _order(order, epsilon, delta)
@@ -77,7 +79,7 @@ def set_cap(
     names = Ledger.open(url, create=False).datasets() if Ledger.exists(url) else ()
     known = {*DATASETS, *names}
     unknown = dataset not in known
-    another_block = dataset != table_of(dataset) and table_of(dataset) in set(map(table_of, names))
+    another_block = is_block and table_of(dataset) in set(map(table_of, names))
     if unknown and not new and not another_block and (near := _nearest(dataset, known)):
         raise InputError(
             "dataset-unknown",
@@ -183,7 +185,8 @@ def enter_public(url: str, dataset: str, file: str) -> dict[str, Any]:
         trainables.errors.DatasetError: the file is not a data set.
         BudgetRefusedError: the ledger holds the records, or the name, as private.
     """
-    require_name(dataset, "dataset")
+    require_dataset(dataset)
+    _refuse_block(dataset, dataset != table_of(dataset), "Public records have no blocks")
     # The public size plays no role for the checksum.
     request = DatasetRequest(name=dataset, path=str(Path(file).expanduser().absolute()), public_size=1)
     content = records_fingerprint(request).encode()
@@ -191,6 +194,11 @@ def enter_public(url: str, dataset: str, file: str) -> dict[str, Any]:
     ledger.enter_public(dataset, ledger.key.digest(RECORDS_PURPOSE, content))
     note = "The records of the file are entered as public. A file with other records needs an entry of its own."
     return _changed(ledger, ledger.dataset_state(dataset), [note])
+
+
+def _refuse_block(dataset: str, refused: bool, why: str) -> None:  # noqa: FBT001
+    if refused:
+        raise InputError("ledger-name-invalid", f"{why}, so {dataset!r} is no name. Write a name without `/`.")
 
 
 def _owner(dataset: str) -> str:

@@ -22,6 +22,7 @@ from tuner.report.trial_row import CUT_OFF, TrialRow
 from tuner.report.wording import plural
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import CHARGED, SweepFolder
+from tuner.sweep.ledger_head import charged_search
 from tuner.sweep.releases import release_name
 from tuner.sweep.sealed import WINNER, SealedWinner, read_winner
 from tuner.sweep.status import RESUMABLE, RUNNING, SweepState, resume_command, state_of, storage_option
@@ -154,16 +155,17 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     charged = plan.private and plan.mode.charges_trials
     entered = charged and status.get("state", SweepState.STARTING) != SweepState.STARTING
     ledger = Ledger.open(experiment.ledger, create=False) if entered else None
+    search = None if ledger is None else charged_search(sweep, ledger, sweep.id)
     budget = None if ledger is None else SearchBudget(ledger, sweep.id)
     shown: dict[str, Any] = {
         "state": state_of(sweep),
         "budget": None if budget is None else budget.view(),
-        "datasets": () if ledger is None else ledger.states_of(ledger.search_state(sweep.id).datasets),
+        "datasets": () if ledger is None or search is None else ledger.states_of(search.datasets),
     }
     name = release_name(sweep) if plan.private and plan.mode.on_release else ""
     if name:
         of_release = Ledger.open(experiment.ledger, create=False)
-        shown["datasets"] = of_release.states_of(of_release.search_state(name).datasets)
+        shown["datasets"] = of_release.states_of(charged_search(sweep, of_release, name).datasets)
     if plan.mode.runs_hidden:
         report = sealed_report(sweep, experiment, plan, winner=read_winner(sweep), **shown)
     else:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from search_spaces.domains import Categorical, Fixed, as_yaml
 from search_spaces.schedules import GEN
 from search_spaces.spaces import DIVIDES
-from trainables.engine.schedules import noise_split
 from tuner.experiment.prior import optimizers_of, recommended
+from tuner.plan.probes import probe_error
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder
 from tuner.privacy.card.claims import guarantee_words
 from tuner.report.facts import dataset_line
@@ -22,7 +22,7 @@ from tuner.study.names import canonical_sampler
 if TYPE_CHECKING:
     from search_spaces import Domain
     from tuner.experiment import Experiment
-    from tuner.plan.comparison import ModeRow
+    from tuner.plan.comparison import CandidateRow, Comparison
     from tuner.plan.plan import Plan
     from tuner.privacy.ledger.state import DatasetState
 
@@ -30,10 +30,6 @@ __all__ = ["plan_text", "plan_warnings", "release_facts", "search_facts"]
 
 _LARGE_ERROR = 0.02
 """The plan warns if the standard error of a score is above this value, because trials often differ by less."""
-
-_PROBE_ERROR = 1.5  # standard error of a mean of probes, in units of its bound, times batch size over noise multiplier
-_NOISY_PROBES = 0.3
-"""The plan says so if the standard error of a loss probe is above this fraction of its bound."""
 
 _WHEN_SURE = {
     "stop": "stop: the search ends when a complete trial is almost certainly near the best, which saves budget",
@@ -49,7 +45,7 @@ def plan_text(
     datasets: Sequence[DatasetState] = (),
     warnings: Sequence[str] = (),
     wall_time: str = "",
-    comparison: Sequence[ModeRow] = (),
+    comparison: Comparison | None = None,
     user: str = "",
     search: Sequence[tuple[str, str]] = (),
 ) -> PlanText:
@@ -62,7 +58,7 @@ def plan_text(
         datasets: states in the ledger of the data set, or of each block that the search uses.
         warnings: warnings about the experiment and the plan.
         wall_time: estimate of the wall time.
-        comparison: noise and number of runs for the same budget in each mode.
+        comparison: what other ways to search cost for the same budget.
         user: user who would start the search. The user's share is shown if the cap is divided into shares.
         search: result of `search_facts`.
     """
@@ -70,6 +66,8 @@ def plan_text(
     facts = [("file", source), ("trains", _trains(plan)), *rows.trials(plan)]
     facts += [*(() if plan.mode.on_release else _batches(plan)), _searched(plan)]
     facts += [*_promoted(plan), *search, *_scores(plan)]
+    if comparison is not None:
+        facts.append(("auto takes" if comparison.is_choice else "auto would take", comparison.reason))
     if not plan.private:
         sentence = "NOT PRIVATE: privacy.private is false. Nothing is charged and nothing is claimed."
         return PlanText(title=plan.name, claim=claim, facts=tuple(facts), sentence=sentence, warnings=tuple(warnings))
@@ -84,7 +82,7 @@ def plan_text(
         title=plan.name,
         claim=claim,
         facts=tuple(facts),
-        tables=(_comparison(plan, comparison),) if comparison else (),
+        tables=(_comparison(plan, comparison),) if comparison is not None else (),
         sentence=guarantee_words(
             plan.epsilon,
             plan.delta,
@@ -133,14 +131,12 @@ def release_facts(experiment: Experiment, plan: Plan) -> tuple[tuple[str, str], 
     if share is None:
         return ()
     facts = []
-    noise = plan.nominal.noise_multiplier
-    if isinstance(share, Fixed) and isinstance(share.value, float) and "noise_multiplier" not in plan.priced:
-        split = noise_split(noise, probe_share=share.value)
-        each = f"gradients with noise multiplier {split.gradient:.4g}, loss probes with {split.probe:.4g}"
+    noise, probes = plan.nominal.noise_multiplier, probe_error(experiment, plan)
+    if probes is not None:
+        each = f"gradients with noise multiplier {probes.gradient:.4g}, loss probes with {probes.probe:.4g}"
         facts.append(("a step of gen", f"two releases: {each}; they cost what one with {noise:.4g} costs"))
-        error = (split.probe or 0.0) * _PROBE_ERROR / plan.batch_size
-        if error > _NOISY_PROBES:
-            told = f"a probe has a standard error of {error:.2g} of its bound, so many steps are averaged"
+        if probes.is_large:
+            told = f"a probe has a standard error of {probes.value:.2g} of its bound, so many steps are averaged"
             facts.append(("noisy probes", f"{told}. Larger batches help, or a larger schedule.gen.probe_share"))
     else:
         facts.append(("a step of gen", "two releases, gradients and loss probes; they cost what one costs"))
@@ -283,23 +279,18 @@ def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
         yield f"  {row.cap}", f"noise {noise}, {plural(row.trials, 'trial')} fit, {cost} ({mark})"
 
 
-def _comparison(plan: Plan, rows: Sequence[ModeRow]) -> PlanTable:
+def _comparison(plan: Plan, comparison: Comparison) -> PlanTable:
     return PlanTable(
-        title=f"what ε = {plan.epsilon:g} buys in each mode, with runs of {plan.dearest.longest} steps and batches of "
-        f"{plan.dearest.batch_size}",
-        # A plan with a given noise may use more than the least noise that fits, so the two figures differ.
-        header=("", "least noise", "ε of one run", "runs expected", "99 % of searches"),
-        rows=tuple(_mode_cells(row) for row in rows),
+        title=f"what ε = {plan.epsilon:g} buys: expected price of search in points of accuracy (docs/modes.md)",
+        header=("", "noise", "expected price", "whole runs", ""),
+        rows=tuple(_candidate_cells(row, "taken" if comparison.is_choice else "this file") for row in comparison.rows),
     )
 
 
-def _mode_cells(row: ModeRow) -> tuple[str, ...]:
+def _candidate_cells(row: CandidateRow, mark: str) -> tuple[str, ...]:
     if row.refused:
-        return row.mode, row.refused, "–", "–", "–"
-    return (
-        row.mode,
-        "none fits" if row.noise_multiplier is None else f"{row.noise_multiplier:.4g}",
-        format_value(row.epsilon_run, 3),
-        f"{row.expected_runs:g}",
-        f"at most {row.runs_99}" if row.runs_99 != row.expected_runs else f"{row.runs_99}",
-    )
+        return row.title, "–", "refused", "–", row.refused
+    noise = "–" if row.noise_multiplier is None else f"{row.noise_multiplier:.4g}"
+    price = "–" if row.price is None else f"{row.price.value:.2f} ± {row.price.error:.2f}"
+    told = ", ".join(each for each in (mark * row.taken, row.unmeasured) if each)
+    return row.title, noise, price, "–" if row.compute is None else f"{row.compute:.3g}", told

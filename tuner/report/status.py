@@ -32,6 +32,9 @@ from tuner.sweep.status import RUNNING
 
 __all__ = ["follow_sweep", "status_text", "status_values", "trial_text", "trial_values", "write_report"]
 
+_WITHOUT_LEDGER = {"ledger-not-found": "ledger missing", "ledger-behind": "ledger older than the sweep"}
+"""State of a sweep that can be read, but whose charges cannot, by the code of the error."""
+
 
 def status_values(storage: Path, name: str | None) -> dict[str, Any]:
     """Return the status of one sweep, or of all sweeps.
@@ -49,7 +52,7 @@ def _status_or_why(sweep: SweepFolder) -> dict[str, Any]:
     try:
         return _status(sweep)
     except TunerError as error:
-        return {**_nothing(sweep, "unreadable"), "problem": str(error)}
+        return {**_nothing(sweep, _WITHOUT_LEDGER.get(error.code, "unreadable")), "problem": str(error)}
 
 
 def _nothing(sweep: SweepFolder, state: str) -> dict[str, Any]:

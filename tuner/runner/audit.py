@@ -14,6 +14,7 @@ from tuner.errors import InputError
 from tuner.study.promotion import each_level
 from tuner.sweep.identity import admit_open_use
 from tuner.sweep.preflight import ReadySearch, build_model, check_model, prepare, running_own_model
+from tuner.sweep.start_weights import start_file
 from tuner.sweep.trial_spec import training_spec
 
 if TYPE_CHECKING:
@@ -145,7 +146,14 @@ def _sensitivity(prepared: ReadySearch, parameters: dict[str, object]) -> dict[s
     experiment, about = prepared.experiment, prepared.about
     trainable, users = experiment.trainable, prepared.request.unit == "user"
     activation = str(parameters.get("activation", trainable.activation))
-    module = build_model(experiment, input_shape=about.input_shape, classes=about.classes, activation=activation)
+    start = start_file(experiment)
+    module = build_model(
+        experiment,
+        input_shape=about.input_shape,
+        classes=about.classes,
+        activation=activation,
+        weights=None if start is None else start.weights,
+    )
     source = gradient_source(module, Layout.of(module), about.input_shape, precision=trainable.precision)
     free = {name: value for name, value in parameters.items() if name not in prepared.plan.priced}
     free.pop("activation", None)

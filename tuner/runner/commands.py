@@ -12,6 +12,7 @@ import click
 
 from tuner.errors import InputError, TrackingError
 from tuner.experiment import find_file, load_experiment
+from tuner.plan.candidates import as_stored
 from tuner.privacy.modes import COMPOSITION
 from tuner.runner.planning import show_plan
 from tuner.runner.public import charged_run, resume_public, run_public
@@ -56,7 +57,11 @@ def run_file(
         )
     if resume:  # the sweep has its own plan
         wanted = load_experiment(find_file(file)[0], overrides)
-        return _resume(sweeps.find_sweep(Path(wanted.storage), wanted.name), wanted, options)
+        sweep = sweeps.find_sweep(Path(wanted.storage), wanted.name)
+        if wanted.is_auto:
+            sweep.require_whole()
+            wanted = as_stored(wanted, load_experiment(sweep.experiment))
+        return _resume(sweep, wanted, options)
     prepared = prepare(file, overrides, data_dir=options.data_dir)
     if options.void_total is not None:
         _require_open_use(prepared, options.void_total)
@@ -65,7 +70,7 @@ def run_file(
     if cap is not None:
         set_first_cap(prepared, cap, say=options.say)
     if not options.as_json:
-        show_plan(prepared, ledger_states(prepared))
+        show_plan(prepared, ledger_states(prepared), comparison=prepared.compared)
     if dry_run:
         if options.as_json:
             click.echo(json.dumps(prepared.plan.as_dict(), indent=2))

@@ -15,10 +15,9 @@ from trainables.data import info
 from trainables.errors import TrainableError
 from tuner.errors import BudgetRefusedError, TunerError
 from tuner.experiment import find_file, load_experiment
-from tuner.plan.comparison import ModeRow, comparison
-from tuner.plan.full_runs import recommended
+from tuner.plan.candidates import NO_SEARCH, as_candidate
+from tuner.plan.comparison import Comparison, compare
 from tuner.plan.shapes import rung_steps
-from tuner.privacy.modes import COMPOSITION
 from tuner.report.facts import claim_headline
 from tuner.report.plan_facts import plan_text, plan_warnings, release_facts, search_facts
 from tuner.report.text import console, plan_panel
@@ -69,7 +68,7 @@ def plan_command(
     datasets = ledger_states(prepared)
     refusal = dataset_refusal(prepared, datasets)
     steps = not prepared.plan.mode.on_release
-    modes = _comparison(prepared) if prepared.plan.private and steps else ()
+    compared = _comparison(prepared) if steps else None
     seconds = _guess_wall_time(prepared) if timing and steps else None
     if say is not None:
         show_plan(
@@ -78,7 +77,7 @@ def plan_command(
             wall_time=f"training alone {_seconds_in_words(seconds)} (estimated from a few steps on random numbers)"
             if seconds
             else "",
-            comparison=modes,
+            comparison=compared,
             user=ledger_user(prepared) if datasets else "",
         )
         if refusal is None:
@@ -86,7 +85,8 @@ def plan_command(
     values = {
         "claim": _headline(prepared, datasets),
         **prepared.plan.as_dict(),
-        "comparison": [asdict(row) for row in modes],
+        "comparison": [] if compared is None else [asdict(row) for row in compared.rows],
+        "auto": None if compared is None else {"candidate": compared.best, "reason": compared.reason},
         "datasets": [_total(dataset) for dataset in datasets],
         "refused": None if refusal is None else str(refusal),
         "warnings": list(_warnings(prepared, datasets)),
@@ -95,13 +95,10 @@ def plan_command(
     return values, refusal
 
 
-def _comparison(prepared: ReadySearch) -> tuple[ModeRow, ...]:
-    plan, search = prepared.plan, prepared.experiment.search
-    full_runs = plan.full_runs
-    if full_runs is None and plan.trials > 1 and plan.mode is COMPOSITION:
-        full_runs = recommended(search, rung_steps(search.rungs, plan.dearest.longest))
-        full_runs = full_runs if full_runs < plan.trials else None
-    return comparison(plan, full_runs=full_runs)
+def _comparison(prepared: ReadySearch) -> Comparison | None:
+    if prepared.compared is not None or not prepared.plan.private:
+        return prepared.compared
+    return compare(prepared.experiment, prepared.request, prepared.plan)
 
 
 def show_plan(prepared: ReadySearch, datasets: Sequence[DatasetState], **more: Any) -> None:  # noqa: ANN401 - of `plan_text`
@@ -144,6 +141,8 @@ def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
         path, _ = find_file(name)
         experiment = load_experiment(path, overrides)
         _check_own_files(experiment)
+        if experiment.is_auto:  # what else may be chosen is refused by name, and then not taken
+            experiment = as_candidate(experiment, NO_SEARCH)
         check_search(experiment, rung_steps(experiment.search.rungs, _MANY_STEPS))
     except (TunerError, TrainableError, DomainError) as error:
         return CheckedFile(valid=False, text=f"error: {error}")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tuner.study.types import TrialView
     from tuner.sweep.folder import SweepFolder
 
-__all__ = ["HeadWatch", "remember_head", "require_charged", "require_not_behind"]
+__all__ = ["HeadWatch", "charged_search", "remember_head", "require_charged", "require_head", "require_not_behind"]
 
 _FILE = "ledger_head.jsonl"
 
@@ -66,6 +66,17 @@ def remember_head(sweep: SweepFolder, ledger: Ledger, datasets: Sequence[str] = 
         return
     with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as file:
         file.write(line)
+
+
+def charged_search(sweep: SweepFolder, ledger: Ledger, search: str) -> SearchState:
+    """Return what the ledger has of the search that was charged for a sweep.
+
+    Raises:
+        LedgerError: the ledger has no such search, or has gone back in time (``ledger-behind``).
+    """
+    if not ledger.has_search(search):
+        require_head(sweep, ledger)
+    return ledger.search_state(search)
 
 
 def require_not_behind(sweep: SweepFolder, ledger: Ledger, charged: SearchState) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,13 +20,15 @@ from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
 from tuner.errors import InputError
 from tuner.experiment import Experiment, find_file, load_experiment, yamlfile
+from tuner.plan.comparison import Comparison, choose
 from tuner.plan.plan import Plan, make_plan
 from tuner.sweep.folder import storage_unwritable
 from tuner.sweep.identity import names_in_ledger
+from tuner.sweep.start_weights import refuse_trained_here, start_file, with_start_hash
 from tuner.sweep.sweep_study import check_search
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
 __all__ = [
     "ReadySearch",
@@ -52,6 +54,7 @@ class ReadySearch:
         about: public facts about the requested records.
         overrides: values given with `--set`.
         source: path and origin of the file as text; empty for a resumed sweep.
+        compared: what `accounting: auto` compared; None with any other accounting.
     """
 
     path: Path
@@ -61,6 +64,7 @@ class ReadySearch:
     plan: Plan
     overrides: tuple[str, ...] = ()
     source: str = ""
+    compared: Comparison | None = None
 
     @property
     def owner(self) -> str:
@@ -88,10 +92,18 @@ class ReadySearch:
         return names_in_ledger(self.request)
 
 
-def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_data: bool = True) -> ReadySearch:
+def prepare(
+    file: str,
+    overrides: Sequence[str],
+    *,
+    data_dir: str | None,
+    need_data: bool = True,
+    without: str | None = None,
+) -> ReadySearch:
     """Find, read, check and plan an experiment. `file` is a path or the name of a shipped file.
 
-    With `need_data=False` the data may be missing, because a plan needs only public facts about them.
+    With `need_data=False` the data may be missing, because a plan needs only public facts about them. `without` names a
+    data set whose measurements `accounting: auto` leaves out, to judge its choice on that data set.
 
     Raises:
         InputError: the file has problems. The error lists all of them.
@@ -100,11 +112,14 @@ def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_d
         BudgetRefusedError: not even one trial fits the search's own ε.
     """
     path, where = find_file(file)
-    experiment = load_experiment(path, overrides)
+    experiment = with_start_hash(load_experiment(path, overrides))
     request = experiment.dataset_request(data_dir)
     if need_data:
         check_present(request)
     about = info(request)
+    plan, compared = None, None
+    if experiment.is_auto:
+        experiment, plan, compared = choose(experiment, request, without=without)
     for augmentation in dict(experiment.space.parameters)["augmentation"].grid(1):
         check_augmentation(str(augmentation), about.input_shape)
     return ReadySearch(
@@ -113,7 +128,8 @@ def prepare(file: str, overrides: Sequence[str], *, data_dir: str | None, need_d
         experiment=experiment,
         request=request,
         about=about,
-        plan=make_plan(experiment, request),
+        plan=plan or make_plan(experiment, request),
+        compared=compared,
         overrides=tuple(overrides),
     )
 
@@ -176,11 +192,18 @@ def check_model(prepared: ReadySearch) -> None:
     from trainables.training import gradient_source
 
     about, precision = prepared.about, prepared.experiment.trainable.precision
+    start = start_file(prepared.experiment)
+    if start is not None:
+        refuse_trained_here(prepared.experiment, start, prepared.owners)
     try:
         with running_own_model(prepared):
             for activation in prepared.experiment.activations:
                 module = build_model(
-                    prepared.experiment, input_shape=about.input_shape, classes=about.classes, activation=activation
+                    prepared.experiment,
+                    input_shape=about.input_shape,
+                    classes=about.classes,
+                    activation=activation,
+                    weights=None if start is None else start.weights,
                 )
                 source = gradient_source(module, Layout.of(module), about.input_shape, precision=precision)
                 if ":" in prepared.experiment.trainable.model:
@@ -191,11 +214,17 @@ def check_model(prepared: ReadySearch) -> None:
 
 
 def build_model(
-    experiment: Experiment, *, input_shape: tuple[int, ...], classes: int, activation: str | None = None
+    experiment: Experiment,
+    *,
+    input_shape: tuple[int, ...],
+    classes: int,
+    activation: str | None = None,
+    weights: Mapping[str, Tensor] | None = None,
 ) -> nn.Module:
     """Build the experiment's model. The current folder is also searched for the code of a user's own model.
 
-    Without an `activation`, the model has the first one that a trial may have; an exported experiment has one.
+    Without an `activation`, the model has the first one that a trial may have; an exported experiment has one. Public
+    weights (`start_file`) are not read here, because an exported model has its own.
     """
     from trainables.models import build
 
@@ -208,6 +237,8 @@ def build_model(
         activation=activation or experiment.activations[0],
         normalization=trainable.normalization,
         seed=experiment.seed,
+        weights=weights,
+        freeze=trainable.freeze,
     )
 
 

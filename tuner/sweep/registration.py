@@ -17,6 +17,7 @@ from tuner.sweep.identity import admit_open_use, keyed_fingerprint, near_names, 
 from tuner.sweep.ledger_head import remember_head, require_head, require_not_behind
 from tuner.sweep.releases import release_to_use
 from tuner.sweep.settings import plan_hash, settings_hash, split_of
+from tuner.sweep.start_weights import start_for_ledger
 from tuner.sweep.status import SweepState
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
             "split": split_of(prepared.experiment),
             **({} if plan.commit is None else {"commit": {"share": plan.commit.share, "start": plan.commit.start}}),
             **_probes(prepared),
+            **start_for_ledger(prepared.experiment),
             **own,
             **chosen,
         },

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["check_same", "located", "plan_hash", "settings_hash", "split_of"]
 
 # Any other change would alter the claim, or make the new trials incomparable with the old ones. The records may move to
-# another folder, because the ledger identifies them by their content. A search that ended because it found the best
-# configuration may use the rest of its budget.
-_PATHS = ("storage", "dataset.path", "search.public.path")
+# another folder, because the ledger identifies them by their content, and public weights, because they have a hash. A
+# search that ended because it found the best configuration may use the rest of its budget.
+_PATHS = ("storage", "dataset.path", "search.public.path", "trainable.start.path")
 _MAY_CHANGE = ("search.trials", "search.when_sure", "resources.", "tracking.", *_PATHS)
 _BY_TRIALS = ("trials", "trials_that_fit", "trials_at_most", "epsilon_planned")
 # Text and figures about the cap. No claim depends on them.
@@ -39,9 +39,9 @@ def check_same(stored: Experiment, wanted: Experiment) -> None:
     if changed:
         raise InputError(
             "resume-changes-setting",
-            "A resume may change only `search.trials`, `search.when_sure`, `resources`, `tracking`, `storage` and "
-            f"`dataset.path` (got: {'; '.join(changed)}). Start a new sweep without `--resume`. The new sweep is "
-            "charged in addition.",
+            "A resume may change only `search.trials`, `search.when_sure`, `resources`, `tracking`, `storage`, "
+            f"`dataset.path` and `trainable.start.path` (got: {'; '.join(changed)}). Start a new sweep without "
+            "`--resume`. The new sweep is charged in addition.",
         )
 
 
@@ -55,9 +55,14 @@ def located(experiment: Experiment) -> Experiment:
     if declared is not None:
         public = declared.model_copy(update={"path": absolute_path(declared.path)})
         search = search.model_copy(update={"public": public})
+    trainable = experiment.trainable
+    if trainable.start is not None:
+        start = trainable.start.model_copy(update={"path": absolute_path(trainable.start.path)})
+        trainable = trainable.model_copy(update={"start": start})
     return experiment.model_copy(
         update={
             "dataset": dataset,
+            "trainable": trainable,
             "search": search,
             "tracking": experiment.tracking.model_copy(update={"uri": absolute_uri(experiment.tracking.uri)}),
             "storage": str(Path(experiment.storage).resolve()),

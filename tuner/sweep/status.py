@@ -86,6 +86,7 @@ def _is_over(sweep: SweepFolder) -> bool:
     number of trials, and the sweep has not ended.
     """
     from tuner.privacy.ledger.ledger import Ledger
+    from tuner.sweep.ledger_head import charged_search
 
     status, experiment = sweep.read_status(), load_experiment(sweep.experiment)
     asked = experiment.search.trials
@@ -95,7 +96,7 @@ def _is_over(sweep: SweepFolder) -> bool:
         return True
     if not Ledger.exists(experiment.ledger):
         return False  # resuming reports the missing ledger
-    return Ledger.open(experiment.ledger, create=False).search_state(sweep.id).status != "open"
+    return charged_search(sweep, Ledger.open(experiment.ledger, create=False), sweep.id).status != "open"
 
 
 def request_stop(sweep: SweepFolder) -> str:

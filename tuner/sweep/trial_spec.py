@@ -39,11 +39,13 @@ def training_spec(
     initialisation. A sealed search uses a random seed (`tuner.sweep.sealed.SealedRuns.seed_of`), because a seed that
     counts up would reveal which of its runs won.
     """
+    from trainables.start import StartWeights
     from trainables.training import TrainingSpec
 
     trainable, privacy, resources = experiment.trainable, experiment.privacy, experiment.resources
     optimizer = str(parameters.get("optimizer", trainable.optimizer))
     shape = plan.shape_of(parameters, committed=committed)
+    start = trainable.start
     return TrainingSpec(
         method=trainable.method,
         model=trainable.model,
@@ -68,6 +70,8 @@ def training_spec(
         device="auto" if resources.gpus_per_trial else "cpu",
         score_noise=plan.score_noise,
         initial=None if initial is None else str(initial),
+        start=None if start is None else StartWeights(path=start.path, sha256=str(start.sha256)),
+        freeze=trainable.freeze,
     )
 
 

@@ -204,7 +204,7 @@ def test_only_who_has_a_share_loses_it(ledger: Ledger) -> None:
     ledger.revoke("digits", "ada")
     with raises_code(BudgetRefusedError, "share-exceeded"):
         open_search(as_user(ledger, "ada"), "s")
-    with raises_code(LedgerError, "share-not-found"):
+    with raises_code(InputError, "share-not-found"):
         ledger.revoke("digits", "mallory")
 
 

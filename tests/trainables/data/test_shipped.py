@@ -66,7 +66,7 @@ def shuffled(arrays: Arrays) -> Arrays:
     return {**arrays, "x_train": arrays["x_train"][order], "y_train": arrays["y_train"][order]}
 
 
-LARGE = ("cifar10", "cifar10_10k2k", "fashion_mnist", "mnist", "state_union")
+LARGE = ("cifar10", "cifar10_10k2k", "fashion_mnist", "kddcup99", "mnist", "state_union")
 OF_WORDS = ("state_union",)  # inputs are numbers of words
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tuner.experiment.gates.auto import AUTO_GATES
 from tuner.experiment.gates.caps import CAP_GATES
 from tuner.experiment.gates.commit import COMMIT_GATES
 from tuner.experiment.gates.data import DATA_GATES
@@ -24,6 +25,7 @@ GATES: tuple[Gate, ...] = (
     *COMMIT_GATES,
     *MODE_GATES,
     *RELEASE_GATES,
+    *AUTO_GATES,
     *UNIMODAL_GATES,
 )
 """All gates. Problems on the same line of a file are reported in the order of these gates."""

@@ -8,7 +8,7 @@ from trainables.data import DATASETS, public_train_size
 from trainables.errors import DatasetError
 from tuner.errors import InputError
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
-from tuner.experiment.sections import RecordsSection
+from tuner.experiment.sections import AUTO, RecordsSection
 from tuner.experiment.wording import nearest
 from tuner.privacy.accountant.run_laws import LAWS, RunLaw
 from tuner.privacy.modes import COMPOSITION, MODES, PUBLIC, SELECTION
@@ -23,9 +23,10 @@ _RUNS = ("privacy.runs", "privacy.accounting", "search.trials")
 def accounting(draft: Draft) -> Iterator[GateFinding]:
     """Require a known accounting mode."""
     word = draft.experiment.privacy.accounting
-    if word not in MODES:
-        rule = f"must be one of {', '.join(MODES)}"
-        yield GateFinding("value-not-allowed", "privacy.accounting", rule, nearest(word, MODES))
+    known = (*MODES, AUTO)
+    if word not in known:
+        rule = f"must be one of {', '.join(known)}"
+        yield GateFinding("value-not-allowed", "privacy.accounting", rule, nearest(word, known))
 
 
 @gate("privacy.accounting", "privacy.private", "search.sampler", "search.pruner", "dataset.validation")
@@ -63,7 +64,7 @@ def runs(draft: Draft) -> Iterator[GateFinding]:
     privacy, search = draft.experiment.privacy, draft.experiment.search
     law = privacy.runs.law
     if draft.mode is not SELECTION:
-        if privacy.runs != type(privacy.runs)():
+        if not draft.experiment.is_auto and privacy.runs != type(privacy.runs)():
             rule = f"runs needs `accounting: selection`, but the accounting is {privacy.accounting}"
             fix = "Remove the key, or write `accounting: selection`."
             yield GateFinding("runs-without-selection", "privacy.runs", rule, fix)
@@ -100,6 +101,10 @@ _PUBLIC = ("search.public", "search.sampler", "privacy.accounting", "privacy.pri
 def public(draft: Draft) -> Iterator[GateFinding]:
     """Require public data and a private run for `accounting: public`, and for public data a search that uses them."""
     privacy, declared = draft.experiment.privacy, draft.experiment.search.public
+    if draft.experiment.is_auto:  # a search on them is one of the candidates
+        if declared is not None:
+            yield from _public_records(draft, declared)
+        return
     if draft.mode is not PUBLIC:
         if declared is None:
             return

@@ -91,9 +91,9 @@ def augmentation(draft: Draft) -> Iterator[GateFinding]:
 
 @gate("search.space", "search.trials", "trainable.method")
 def several_configurations(draft: Draft) -> Iterator[GateFinding]:
-    """If there are several trials, require a searched parameter."""
+    """If there are several trials, require a searched parameter. With `accounting: auto`, one run is planned then."""
     trials = draft.experiment.search.trials
-    if trials == 1 or draft.method is None or draft.space is None:
+    if trials == 1 or draft.method is None or draft.space is None or draft.experiment.is_auto:
         return
     if all(len(domain.grid(2)) == 1 for _, domain in draft.space.parameters):
         yield GateFinding(

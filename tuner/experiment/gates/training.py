@@ -78,6 +78,16 @@ def batch_size(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("batch-size-too-large", path, rule, "Lower the batch size.")
 
 
+@gate("trainable.start")
+def start(draft: Draft) -> Iterator[GateFinding]:
+    """Require weights that are declared public."""
+    named = draft.experiment.trainable.start
+    if named is not None and not named.public:
+        rule = "must be true, because the claim does not cover what the weights know of the records already"
+        fix = "Write public: true if no record of this search was used for the weights; otherwise leave `start` out."
+        yield GateFinding("start-not-declared", "trainable.start.public", rule, fix)
+
+
 @gate("resources.workers_per_trial")
 def workers(draft: Draft) -> Iterator[GateFinding]:
     """Require one worker per trial."""
@@ -87,4 +97,4 @@ def workers(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("workers-unsupported", "resources.workers_per_trial", rule, fix)
 
 
-TRAINING_GATES: tuple[Gate, ...] = (names, normalization, sampling, optimizer, batch_size, workers)
+TRAINING_GATES: tuple[Gate, ...] = (names, normalization, sampling, optimizer, batch_size, start, workers)

@@ -20,6 +20,7 @@ __all__ = [
     "check_pools",
     "not_admitted",
     "order_filter",
+    "require_dataset",
     "require_fit",
     "require_name",
     "require_search",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,200}")
+_DATASET = re.compile(r"[^/]+(/[A-Za-z0-9._-]{1,50})?")
 
 
 def admit_search(
@@ -236,6 +238,17 @@ def require_name(value: object, what: str) -> None:
     if not (isinstance(value, str) and _NAME.fullmatch(value)):
         raise InputError(
             "ledger-name-invalid", f"`{what}` must be a name of 1 to 200 printable characters (got {value!r})."
+        )
+
+
+def require_dataset(value: object) -> None:
+    """Raise `InputError` unless `value` names a data set, or as ``TABLE/BLOCK`` a block of a growing table."""
+    require_name(value, "dataset")
+    if not _DATASET.fullmatch(str(value)):
+        raise InputError(
+            "ledger-name-invalid",
+            "`dataset` must be a name without `/`, or TABLE/BLOCK for a block of a growing table (got "
+            f"{value!r}). A block has 1 to 50 letters, digits, dots, hyphens or underscores.",
         )
 
 

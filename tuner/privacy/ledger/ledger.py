@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from tuner.errors import InputError, LedgerError
+from tuner.errors import InputError
 from tuner.privacy.accountant.filters import Filter, OneRelease
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
 from tuner.privacy.ledger.admission import (
     admit_own,
     check_pools,
     order_filter,
+    require_dataset,
     require_fit,
     require_name,
     require_search,
@@ -61,7 +62,7 @@ class Ledger(LedgerReader):
         limit on the sum of all claims, or a Rényi filter of that order. Each rule uses half of δ. Raise
         `BudgetRefusedError` if the order would change while any search counts against the cap.
         """
-        require_name(dataset, "dataset")
+        require_dataset(dataset)
         require_epsilon(epsilon)
         require_delta(delta)
         body: dict[str, Any] = {"epsilon": float(epsilon), "delta": float(delta)}
@@ -75,7 +76,7 @@ class Ledger(LedgerReader):
 
         Of two processes that call it together, one sets the cap and the other gets it.
         """
-        require_name(dataset, "dataset")
+        require_dataset(dataset)
         require_epsilon(epsilon)
         require_delta(delta)
         with self._chain.write() as write:
@@ -92,7 +93,7 @@ class Ledger(LedgerReader):
         the user's searches. Then the user cannot start a new search or trial. Raise `BudgetRefusedError` if there is no
         cap, or if the shares together would exceed the cap.
         """
-        require_name(dataset, "dataset")
+        require_dataset(dataset)
         require_name(user, "user")
         require_epsilon(epsilon)
         require_delta(delta)
@@ -100,11 +101,11 @@ class Ledger(LedgerReader):
             write(dataset, "grant", {"user": user, "epsilon": float(epsilon), "delta": float(delta)})
 
     def revoke(self, dataset: str, user: str) -> None:
-        """Set a user's share to (0, 0); raise `LedgerError` if the user has no share."""
+        """Set a user's share to (0, 0); raise `InputError` if the user has no share."""
         with self._chain.write() as write:
             state = write.states.get(dataset)
             if state is None or user not in state.grants:
-                raise LedgerError(
+                raise InputError(
                     "share-not-found",
                     f"User {user!r} has no share of data set {dataset!r} to revoke. Check both names.",
                 )
@@ -115,7 +116,7 @@ class Ledger(LedgerReader):
 
         Raise `BudgetRefusedError` if the ledger holds the records, or the name, as private.
         """
-        require_name(dataset, "dataset")
+        require_dataset(dataset)
         require_name(fingerprint, "fingerprint")
         with self._chain.write() as write:
             write(dataset, "public", {"fingerprint": fingerprint, "user": self.user()})
@@ -125,7 +126,7 @@ class Ledger(LedgerReader):
 
         `use` is `public` or `not private`. Only an owner of the data should do this.
         """
-        require_name(dataset, "dataset")
+        require_dataset(dataset)
         require_name(why, "reason")
         with self._chain.write() as write:
             write(dataset, "void", {"use": use, "why": why, "sweep": sweep, "user": self.user()})
@@ -177,7 +178,7 @@ class Ledger(LedgerReader):
             LedgerCorruptError: the stored division of an earlier search was changed or removed.
             LedgerError: the name of the search exists already.
         """
-        require_name(dataset, "dataset")
+        require_dataset(dataset)
         require_name(search, "search")
         require_epsilon(epsilon)
         require_delta(delta)
@@ -219,7 +220,7 @@ class Ledger(LedgerReader):
             shared = {key: value for key, value in (details or {}).items() if key in {"own", "split"}}
             body["division"] = None if division is None else _entered(write, dataset, search, division)
             for block in blocks:
-                require_name(block, "dataset")
+                require_dataset(block)
                 mirror: dict[str, Any] = {
                     "search": mirror_name(search, block),
                     "blocks": [],

@@ -8,7 +8,7 @@ from typing import Any
 from search_spaces import METHODS
 from trainables.model_names import MODELS
 from tuner.privacy.card.sections.records import GENERATOR
-from tuner.privacy.card.sections.section import CardSection, Subject
+from tuner.privacy.card.sections.section import CardSection, Subject, starting_weights
 from tuner.privacy.card.text import plain
 from tuner.privacy.card.wording import OPERATOR_TRUST
 from tuner.privacy.ledger.division import basis
@@ -50,6 +50,7 @@ def _of_steps(subject: Subject) -> list[Assumption]:
         ),
         *_of_probes(subject),
         *_of_code(subject),
+        *_of_start(subject),
         ("the normaliser is public", public if facts.public_size_is_public else _ASSUMED, "expected batch size"),
         ("noise is Gaussian and fresh", _ASSUMED, f"{GENERATOR}; floating-point numbers are not exactly Gaussian"),
         (subject.search.filter.assumption[0], _LEDGER, subject.search.filter.assumption[1]),
@@ -109,6 +110,14 @@ def _of_code(subject: Subject) -> list[Assumption]:
         ("samples do not meet before the clip", _ASSUMED, tested),
         ("no record decides how a trial ends", _ASSUMED, f"{_RAISING}; {crash}"),
     ]
+
+
+def _of_start(subject: Subject) -> list[Assumption]:
+    """Return the assumption about public weights. Whoever wrote the experiment file declared them."""
+    details = subject.search.details
+    if "start" not in details:
+        return []
+    return [("the weights from which training starts depend on no private record", _ASSUMED, starting_weights(details))]
 
 
 def _comes_with_us(subject: Subject) -> bool:

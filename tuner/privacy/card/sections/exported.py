@@ -9,7 +9,7 @@ from search_spaces.schedules import GEN
 from trainables.engine.schedules import noise_split
 from tuner.errors import VerificationError
 from tuner.privacy.accountant.mechanism import SampledGaussian
-from tuner.privacy.card.sections.section import CardSection, Field, Subject
+from tuner.privacy.card.sections.section import CardSection, Field, Subject, starting_weights
 from tuner.privacy.card.text import settings_text
 
 __all__ = ["CONFIGURATION", "EXPORTED_FILES", "SCHEMA", "SCHEMA_VERSION", "VERSIONS", "WINNER"]
@@ -101,6 +101,8 @@ def _configuration(subject: Subject) -> dict[str, Any]:
     return {
         "method": details.get("method"),
         "model": facts.model or details.get("model"),
+        "starting_weights": starting_weights(details),
+        "frozen_layers": details.get("frozen", []),
         **charged,
         "parameters": dict(facts.parameters),
         "sampler": facts.sampler,
@@ -128,6 +130,8 @@ CONFIGURATION = CardSection(
     fields={
         "method": Field("training method"),
         "model": Field("model"),
+        "starting_weights": Field("weights from which every training starts"),
+        "frozen_layers": Field("layers that are not trained"),
         "batch_size_expected": Field("expected batch size"),
         "max_grad_norm": Field("clipping norm C (the largest contribution of one unit to a sum of gradients)"),
         "parameters": Field("hyper-parameters of the exported trial", settings_text),

@@ -17,7 +17,7 @@ from tuner.privacy.card.wording import UNITS, UnitWords
 from tuner.privacy.ledger.state import DatasetState, SearchState
 from tuner.privacy.modes import Mode, mode_of_charges
 
-__all__ = ["CardSection", "Field", "Subject"]
+__all__ = ["CardSection", "Field", "Subject", "starting_weights"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +70,14 @@ class Subject:
                 raise _not_charged(f"The release {self.search.search!r} was not charged, or never stored.")
             return self.search.filter.claim(self.search.delta)
         return epsilon(*self.winner, self.search.delta)
+
+
+def starting_weights(details: Mapping[str, Any]) -> str:
+    """Return which weights a search starts from, as the ledger keeps it."""
+    start = details.get("start")
+    if not isinstance(start, Mapping):
+        return "random, from the public seed"
+    return f"assumed public, sha256 {start.get('sha256')}; the experiment file declares them, and this is not checked"
 
 
 def _may_make(filter: Filter, run: tuple[SampledGaussian, int]) -> bool:

@@ -1,0 +1,40 @@
+"""Gates for `accounting: auto`, which chooses how to search from public facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
+from tuner.experiment.sections import RunsSection
+
+__all__ = ["AUTO_GATES"]
+
+
+@gate("privacy", "search", "chosen_by_auto")
+def auto(draft: Draft) -> Iterator[GateFinding]:
+    """Require a private search, and leave to `accounting: auto` what it decides."""
+    experiment = draft.experiment
+    if not experiment.is_auto:
+        return
+    privacy, search = experiment.privacy, experiment.search
+    if not privacy.private:
+        rule = "`accounting: auto` compares what a budget buys, so the search must be private"
+        yield GateFinding("mode-needs-private", "privacy.private", rule, "Write true, or `accounting: composition`.")
+    decided = {
+        "search.commit": search.commit is not None,
+        "search.full_runs": search.full_runs is not None,
+        "privacy.runs": privacy.runs != RunsSection(),
+        "privacy.cap": privacy.cap != "auto",
+        "privacy.order": privacy.order != "auto",
+        "privacy.noise_multiplier": isinstance(privacy.noise_multiplier, int | float),
+        "chosen_by_auto": experiment.chosen_by_auto is not None,
+    }
+    for key in (key for key, given in decided.items() if given):
+        rule = "`accounting: auto` decides this key itself"
+        fix = "Remove the key, or write the accounting that it belongs to."
+        if key == "chosen_by_auto":
+            fix = "The file is the result of a choice. Remove this section and restore the original file."
+        yield GateFinding("auto-decides", key, rule, fix)
+
+
+AUTO_GATES: tuple[Gate, ...] = (auto,)
