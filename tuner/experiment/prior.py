@@ -80,13 +80,15 @@ def with_prior(raw: Mapping[str, object], experiment: Experiment) -> dict[str, o
 def _with_start(raw: Mapping[str, object], experiment: Experiment) -> Mapping[str, object]:
     """Return the space with the starting rate of the schedule gen, if the file names none and the prior knows one.
 
+    If gen is one of several schedules, nothing changes.
+
     Automatic clipping gives each gradient the length C, as flat clipping does if C is small. So the product of rate and
     C is that of the recommended pair.
     """
     asked = raw.get("schedule")
-    kinds = [*asked, *_listed(asked.get("choice"))] if isinstance(asked, Mapping) else [asked]
+    kinds = list(asked) if isinstance(asked, Mapping) else [asked]
     keys = [key for key in ("learning_rate", *PARAMETERS["learning_rate"].aliases) if key in raw]
-    if GEN not in kinds or any(raw[key] != "default" for key in keys):
+    if kinds != [GEN] or any(raw[key] != "default" for key in keys):
         return raw
     automatic = raw.get("clipping") == "automatic"
     known = recommended({**raw, "max_grad_norm": "default"} if automatic else raw, experiment)
@@ -97,10 +99,6 @@ def _with_start(raw: Mapping[str, object], experiment: Experiment) -> Mapping[st
     if automatic and (clip is None or raw[clip] != "default") and "max_grad_norm" in known:
         start *= known["max_grad_norm"].value / _middle(raw, "max_grad_norm", 1.0)
     return {**{key: value for key, value in raw.items() if key not in keys}, "learning_rate": _rounded(start)}
-
-
-def _listed(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
 
 
 def optimizers_of(raw: Mapping[str, object], experiment: Experiment) -> tuple[str, ...]:
