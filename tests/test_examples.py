@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = {path.name: path for path in sorted((ROOT / "examples").glob("*.py"))}
+EXAMPLES = {path.name: path for path in sorted((ROOT / "examples").glob("*_in_optuna.py"))}
 WITHOUT_RAY = """
 import runpy, sys
 runpy.run_path(sys.argv[1], run_name="__main__")

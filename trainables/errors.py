@@ -162,6 +162,17 @@ EXPLANATIONS: dict[str, str] = {
         "The sample rate needs a PUBLIC number of records or users, because the exact number in the file is private. "
         "Declare dataset.public_size or dataset.public_users."
     ),
+    "metric-of-task": (
+        "The task has no such score: a regression has only validation_loss, and an AUC needs two classes. Choose "
+        "another search.metric."
+    ),
+    "task-mismatch": (
+        "The task of the training must fit the labels of the data set. Write the task that the message names."
+    ),
+    "task-of-users": (
+        "A regression protects records only. A user with few records would have labels that add nothing, and no number "
+        "can mark them. Write `unit: record`."
+    ),
     "records-per-user-invalid": "dataset.records_per_user must be a whole number of at least 1.",
     "users-missing": (
         "Users can be protected only if every record has a user. Use a data set with users, or a file with user_train."

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from math import nan
+from math import exp, inf, isfinite, nan
 from typing import Final
 
 import torch
 from torch import Tensor, nn
 
 from trainables import data
+from trainables.data import DatasetInfo, DatasetRequest
 from trainables.engine.batches import RAISED
-from trainables.errors import DatasetError
+from trainables.errors import DatasetError, GateError
 from trainables.spec import TrainingSpec
+from trainables.tasks import BINARY, METRICS, REGRESSION
 
-__all__ = ["SCORING_ROWS", "answers", "protected_count", "protected_size"]
+__all__ = [
+    "SCORING_ROWS",
+    "answers",
+    "as_logits",
+    "check_task",
+    "exact_scores",
+    "protected_count",
+    "protected_size",
+]
 
 SCORING_ROWS: Final = 2048
 """Largest number of records in a scoring pass. A pass for a protected score always has this number of rows."""
@@ -23,18 +33,18 @@ _PARTS: Final = 2**20  # a user's fraction of right answers is a multiple of 1 /
 
 
 def answers(
-    model: nn.Module, inputs: Tensor, targets: Tensor, *, classes: int, even: bool = False
+    model: nn.Module, inputs: Tensor, targets: Tensor, *, outputs: int, even: bool = False
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield (logits in float64, labels) for one part of the records after the other.
+    """Yield (outputs in float64, labels) for one part of the records after the other.
 
-    The logits of a record are NaN if the model raises for it, or returns no logits. So no record ends the scoring, and
+    The outputs of a record are NaN if the model raises for it, or returns others. So no record ends the scoring, and
     the other records are scored as without it: the records of a pass that raises are halved until the record is alone.
 
     Args:
         model: model, on the device of the records.
         inputs: shape (n, *input_shape).
         targets: labels, shape (n,).
-        classes: number of logits of a record.
+        outputs: number of outputs of a record.
         even: whether every pass is filled to SCORING_ROWS rows. In a shorter pass, a kernel may round logits
             differently. Then one more record could change the answers to other records whose two largest logits are
             almost equal.
@@ -42,25 +52,115 @@ def answers(
     if len(targets) == 0:
         return
     for x, y in zip(*(torch.split(each, SCORING_ROWS) for each in (inputs, targets)), strict=True):
-        yield _logits(model, x, classes=classes, even=even), y
+        yield _outputs(model, x, width=outputs, even=even), y
 
 
-def _logits(model: nn.Module, x: Tensor, *, classes: int, even: bool) -> Tensor:
-    """Return the logits of at most SCORING_ROWS records, shape (n, classes), float64."""
+def _outputs(model: nn.Module, x: Tensor, *, width: int, even: bool) -> Tensor:
+    """Return the outputs for at most SCORING_ROWS records, shape (n, width), float64."""
     count, fill = len(x), SCORING_ROWS - len(x) if even else 0
     try:
         with torch.no_grad():
-            logits = model(torch.cat([x, x[:1].repeat(fill, *[1] * (x.ndim - 1))]) if fill else x)
-        if isinstance(logits, Tensor) and logits.shape == (count + fill, classes):
-            return logits[:count].double()
+            found = model(torch.cat([x, x[:1].repeat(fill, *[1] * (x.ndim - 1))]) if fill else x)
+        if isinstance(found, Tensor) and found.shape == (count + fill, width):
+            return found[:count].double()
     except KeyboardInterrupt:
         raise
     except RAISED:
         pass
     if count == 1:
-        return torch.full((1, classes), nan, dtype=torch.float64, device=x.device)
+        return torch.full((1, width), nan, dtype=torch.float64, device=x.device)
     halves = torch.split(x, (count + 1) // 2)
-    return torch.cat([_logits(model, half, classes=classes, even=even) for half in halves])
+    return torch.cat([_outputs(model, half, width=width, even=even) for half in halves])
+
+
+def as_logits(found: Iterable[tuple[Tensor, Tensor]], task: str) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the answers with one logit for each class: (0, f) for the one output f of a binary task."""
+    for outputs, labels in found:
+        yield torch.cat([torch.zeros_like(outputs), outputs], 1) if task == BINARY else outputs, labels
+
+
+def exact_scores(
+    found: Iterable[tuple[Tensor, Tensor]], *, split: str, task: str, metric: str, finite: bool
+) -> dict[str, float]:
+    """Return the scores of a split by name, without noise.
+
+    Args:
+        found: answers, with at least one record.
+        split: 'validation' or 'test', with which the names start.
+        task: task of the labels.
+        metric: score that is returned as well, by the name that it has for validation records.
+        finite: whether the parameters are finite. If they or the loss are not, all scores are NaN.
+    """
+    wanted, records, loss = metric.removeprefix("validation_"), 0, 0.0
+    right: list[Tensor] = []
+    labels: list[Tensor] = []
+    margins: list[Tensor] = []
+    for outputs, y in as_logits(found, task):
+        records += len(y)
+        if task == REGRESSION:
+            loss += float((outputs[:, 0] - y).square().sum())
+            continue
+        loss += float(nn.functional.cross_entropy(outputs, y, reduction="sum"))
+        right.append(outputs.argmax(1) == y)
+        labels.append(y)
+        margins.append(outputs[:, -1] - outputs[:, 0])
+    scores = {"loss": loss / records}
+    if task != REGRESSION:
+        told, named = torch.cat(right), torch.cat(labels)
+        scores = {"accuracy": int(told.sum()) / records, **scores}
+        if wanted == "perplexity":
+            scores[wanted] = exp(scores["loss"]) if scores["loss"] < _LARGEST_LOSS else inf
+        elif wanted == "balanced_accuracy":
+            scores[wanted] = _balanced_accuracy(told, named)
+        elif wanted == "auc":
+            scores[wanted] = _auc(torch.cat(margins), named)
+    sound = finite and isfinite(loss)
+    return {f"{split}_{name}": score if sound else nan for name, score in scores.items()}
+
+
+def _balanced_accuracy(right: Tensor, labels: Tensor) -> float:
+    """Return the mean, over the classes that occur, of the share of right answers."""
+    records = torch.bincount(labels)
+    occurs = records > 0
+    told = torch.bincount(labels[right], minlength=len(records))
+    return float((told[occurs].double() / records[occurs]).mean())
+
+
+def _auc(margins: Tensor, labels: Tensor) -> float:
+    """Return the probability that a record of class 1 has a larger margin than one of class 0; ties count one half.
+
+    It is the statistic of Mann and Whitney, from mean ranks. With one class only it is NaN.
+    """
+    ordered = margins.sort().values
+    ranks = (torch.searchsorted(ordered, margins) + torch.searchsorted(ordered, margins, right=True) + 1).double() / 2
+    positive = labels == 1
+    ones, zeros = int(positive.sum()), int((~positive).sum())
+    if not (ones and zeros):
+        return nan
+    return (float(ranks[positive].sum()) - ones * (ones + 1) / 2) / (ones * zeros)
+
+
+_LARGEST_LOSS: Final = 700.0  # whose exponential is a float
+
+
+def check_task(about: DatasetInfo, request: DatasetRequest) -> None:
+    """Raise an error if the labels of a data set do not fit the task, or if its samples are users of a regression.
+
+    Raises:
+        DatasetError: the labels do not fit.
+        GateError: a user with few records would have labels that add nothing, and no number can mark them.
+    """
+    if about.task != request.task:
+        raise DatasetError(
+            "task-mismatch",
+            f"The labels of {about.name} do not fit the task {request.task}: "
+            f"{'they are numbers' if about.task == REGRESSION else f'there are {about.classes} classes'}.",
+        )
+    if about.task == REGRESSION and request.unit == "user":
+        raise GateError(
+            "task-of-users",
+            "`task: regression` needs `unit: record`: no number can mark the labels that a user lacks.",
+        )
 
 
 def protected_count(answers: Iterable[tuple[Tensor, Tensor]], whose: Tensor | None) -> float:
@@ -90,6 +190,12 @@ def protected_size(spec: TrainingSpec) -> int:
     """Return the PUBLIC number by which protected scores are divided; 0 if scores are not protected."""
     if spec.score_noise is None:
         return 0
+    if METRICS[spec.metric].sensitivity is None:
+        raise GateError(
+            "metric-not-protectable",
+            f"`metric` must be validation_accuracy if scores are protected (got {spec.metric}). No bound is stated on "
+            "how far one record moves another score.",
+        )
     size = data.public_validation_size(spec.dataset)
     if size < 1:
         raise DatasetError(

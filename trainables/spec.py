@@ -34,6 +34,7 @@ class TrainingSpec:
         device: 'auto', 'cpu' or 'cuda'.
         score_noise: standard deviation of the noise on the number of right validation answers, finite and above 0. The
             score is then protected and charged. With None, validation scores are exact.
+        metric: score that the search compares, a key of `trainables.tasks.METRICS`.
         initial: checkpoint of another training, from whose weights this training starts. Its weights must be public or
             charged. None starts from the public initialisation.
         release: file of the charged release on which a method with `on_release` trains.
@@ -63,6 +64,7 @@ class TrainingSpec:
     threads: int | None = None
     device: str = "auto"
     score_noise: float | None = None
+    metric: str = "validation_accuracy"
     initial: str | None = None
     release: str | None = None
     release_sha256: str = ""

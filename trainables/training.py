@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from trainables.engine.random import Generator, SecureGenerator, SeededGenerator
 from trainables.engine.schedules import rate_factor
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep, noise_variance
+from trainables.engine.task_losses import summed_loss
 from trainables.engine.update import Update
 from trainables.errors import DatasetError, GateError, HyperparameterError, InfrastructureError, TrainableError
 from trainables.health import HealthCheck
@@ -37,9 +37,10 @@ from trainables.methods import from_parameters
 from trainables.model_gate import hostile_inputs, public_inputs, refuse_raising
 from trainables.models import build
 from trainables.rungs import writing_checkpoint
-from trainables.scoring import answers, protected_count, protected_size
+from trainables.scoring import answers, as_logits, check_task, exact_scores, protected_count, protected_size
 from trainables.spec import TrainingSpec, check_privacy, spec_fingerprint
 from trainables.start import read_start
+from trainables.tasks import CLASSIFICATION, check_metric
 
 __all__ = ["PrivateTraining", "TrainingSpec", "gradient_source"]
 
@@ -87,14 +88,18 @@ class PrivateTraining:
         about = data.info(spec.dataset)
         self._protected_size = protected_size(spec)
         check_augmentation(self._hyperparameters.augmentation, about.input_shape)
-        self._input_shape, self._classes = about.input_shape, about.classes
+        check_task(about, spec.dataset)
+        check_metric(spec.metric, task=about.task, classes=about.classes)
+        self._input_shape, self._outputs, self._task = about.input_shape, about.outputs, about.task
         start = spec.start
         self._start = None if start is None else read_start(start.path, sha256=start.sha256).weights
         self._model = self._build().to(self._device)
         if spec.initial is not None:
             self._model.load_state_dict(_weights_of(Path(spec.initial), like=self._model))
         self._layout = Layout.of(self._model)
-        source = gradient_source(self._model, self._layout, about.input_shape, precision=spec.precision)
+        source = gradient_source(
+            self._model, self._layout, about.input_shape, precision=spec.precision, task=about.task
+        )
         self._theta = self._layout.flatten(self._model)
         splits = splits or data.load_records(spec.dataset)
         self._records = _records(splits, self._device)
@@ -139,7 +144,10 @@ class PrivateTraining:
             return None
         return LossProbes(
             passes=LossPasses(
-                module=self._model, layout=self._layout, expected_batch_size=mechanism.expected_batch_size
+                module=self._model,
+                layout=self._layout,
+                expected_batch_size=mechanism.expected_batch_size,
+                task=self._task,
             ),
             noise_multiplier=mechanism.noise.probe,
             expected_batch_size=mechanism.expected_batch_size,
@@ -153,7 +161,7 @@ class PrivateTraining:
         return build(
             spec.model,
             input_shape=self._input_shape,
-            classes=self._classes,
+            classes=self._outputs,
             activation=spec.activation,
             normalization=spec.normalization,
             seed=spec.seed,
@@ -218,7 +226,7 @@ class PrivateTraining:
                 self.step += 1
 
     def evaluate(self, split: str = "validation") -> dict[str, float]:
-        """Return accuracy and mean cross-entropy on validation or test records.
+        """Return the scores of the task on validation or test records, and the score of the spec's metric.
 
         With score_noise, a validation score is charged at every call, before it is computed. It is the count of right
         answers (`protected_count`) plus N(0, score_noise²), divided by the PUBLIC number of validation records or
@@ -229,7 +237,8 @@ class PrivateTraining:
             split: 'validation' or 'test'.
 
         Returns:
-            `{split}_accuracy` in [0, 1] and `{split}_loss`, both NaN if a parameter or the loss is not finite.
+            `{split}_accuracy` in [0, 1] and `{split}_loss`, or `{split}_loss` alone for a regression, and any other
+            metric of the spec. All are NaN if a parameter or the loss is not finite.
             With score_noise, a validation score has only `validation_accuracy`, which is noise around 0 if a parameter
             is not finite.
 
@@ -251,25 +260,18 @@ class PrivateTraining:
         if protected:
             self._health.check_scoring(self.model)
             return {"validation_accuracy": self._released_score(float(self.spec.score_noise or 0.0))}
-        correct, loss = self._score(inputs, targets)
-        if not (isfinite(loss) and bool(self._shown.isfinite().all())):
-            return {f"{split}_accuracy": nan, f"{split}_loss": nan}
-        return {f"{split}_accuracy": correct / len(inputs), f"{split}_loss": loss / len(inputs)}
-
-    def _score(self, inputs: Tensor, targets: Tensor) -> tuple[int, float]:
-        """Return (number of right answers, summed cross-entropy)."""
-        correct, loss = 0, 0.0
-        for logits, y in answers(self.model, inputs, targets, classes=self._classes):
-            correct += int((logits.argmax(1) == y).sum())
-            loss += float(nn.functional.cross_entropy(logits, y, reduction="sum"))
-        return correct, loss
+        found = answers(self.model, inputs, targets, outputs=self._outputs)
+        finite = bool(self._shown.isfinite().all())
+        return exact_scores(found, split=split, task=self._task, metric=self.spec.metric, finite=finite)
 
     def _released_score(self, noise: float) -> float:
         self._charge.release(noise=noise)  # durable before a validation record is read
         finite = bool(self._shown.isfinite().all())  # this depends on the model only, whose steps are charged
         records = self._records["validation"]
-        found = answers(self.model, *records, classes=self._classes, even=True) if finite else iter(())
-        count = torch.tensor([protected_count(found, self._users["validation"])], dtype=torch.float64)
+        found = answers(self.model, *records, outputs=self._outputs, even=True) if finite else iter(())
+        count = torch.tensor(
+            [protected_count(as_logits(found, self._task), self._users["validation"])], dtype=torch.float64
+        )
         # Rounding to float32 hides the gaps between the possible float64 values of the noise.
         noised = add_noise(count, standard_deviation=noise, generator=self._secret, dtype=torch.float32)
         return float(noised) / self._protected_size
@@ -381,7 +383,7 @@ def _device(name: str) -> torch.device:
 
 
 def gradient_source(
-    model: nn.Module, layout: Layout, input_shape: tuple[int, ...], *, precision: str
+    model: nn.Module, layout: Layout, input_shape: tuple[int, ...], *, precision: str, task: str = CLASSIFICATION
 ) -> PerSampleSource:
     """Return the source of a model's per-sample gradients, after comparing it with autograd on public inputs.
 
@@ -392,7 +394,9 @@ def gradient_source(
     refuse_illegal("precision", precision, Words(tuple(_AUTOCAST)))
     device = next(model.parameters()).device
     a, b, c = public_inputs(input_shape).to(device)
-    source = per_sample_source(model, layout, example=torch.stack([a, b, c, a]), autocast=_AUTOCAST[precision])
+    source = per_sample_source(
+        model, layout, example=torch.stack([a, b, c, a]), autocast=_AUTOCAST[precision], loss=summed_loss(task)
+    )
     points = Points(centre=layout.flatten(model))
 
     def run(x: Tensor) -> None:

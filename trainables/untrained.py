@@ -8,6 +8,7 @@ from trainables import data
 from trainables.data import Splits
 from trainables.model_gate import public_inputs
 from trainables.spec import TrainingSpec
+from trainables.tasks import REGRESSION
 
 __all__ = ["random_splits"]
 
@@ -17,6 +18,8 @@ def random_splits(spec: TrainingSpec, *, samples: int) -> Splits:
     about = data.info(spec.dataset)
     inputs = public_inputs(about.input_shape, samples)
     targets = torch.randint(about.classes, (samples,), generator=torch.Generator().manual_seed(0))
+    if about.task == REGRESSION:
+        targets = targets.float()
     size = spec.dataset.records_per_user
     users = torch.arange(samples * size).view(samples, size) % samples  # a random record may belong to several users
     return Splits(

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from benchmarks.planted import accountant, audit, ledger, search, selection, sharing, step, training, verification
+from benchmarks.planted import (
+    accountant,
+    audit,
+    ledger,
+    release,
+    search,
+    selection,
+    sharing,
+    step,
+    training,
+    verification,
+)
 from benchmarks.planted.fault import Fault
 
 __all__ = ["FAULTS"]
@@ -17,5 +28,6 @@ FAULTS: tuple[Fault, ...] = (
     *ledger.FAULTS,
     *verification.FAULTS,
     *search.FAULTS,
+    *release.FAULTS,
 )
 """In the order in which a reader meets the code: from the private step to what leaves a search."""

@@ -345,7 +345,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="first-cap-set-twice",
         breaks="a later run replaces the cap that the owner set on first use",
-        file="tuner/privacy/ledger/ledger.py",
+        file="tuner/privacy/ledger/owner.py",
         old="            if state is not None and state.cap is not None:\n",
         new="            if state is not None and state.cap is not None and state.cap.epsilon > epsilon:\n",
         test="tests/cli/test_budget.py::test_two_first_runs_set_one_cap",

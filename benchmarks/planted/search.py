@@ -50,6 +50,14 @@ FAULTS: tuple[Fault, ...] = (
         test="tests/plan/test_plan.py::test_protected_scores_have_a_budget_and_a_standard_error",
     ),
     Fault(
+        name="auto-counts-the-records",
+        breaks="`accounting: auto` chooses by the private number of records, and nothing charges for what it shows",
+        file="tuner/plan/comparison.py",
+        old="train_size=public_train_size(request),",
+        new='train_size=len(__import__("numpy").load(str(request.path))["y_train"]),',
+        test="tests/plan/test_auto.py::test_the_choice_is_the_same_for_other_records_with_the_same_public_facts",
+    ),
+    Fault(
         name="worst-trial-wins",
         breaks="the wrong trial is shown and exported as the best",
         file="tuner/study/best.py",

@@ -67,6 +67,14 @@ FAULTS: tuple[Fault, ...] = (
         test="tests/trainables/test_reference.py::test_each_step_equals_the_naive_loop",
     ),
     Fault(
+        name="squared-loss-not-clipped",
+        breaks="gradients of the squared loss are not clipped, so one hostile label moves the sum without a bound",
+        file="trainables/engine/clip.py",
+        old="        factors = (max_grad_norm / whole).clamp_(max=1.0).expand_as(group_norms)",
+        new="        factors = (max_grad_norm / whole.clamp(max=max_grad_norm)).clamp_(max=1.0).expand_as(group_norms)",
+        test="tests/trainables/test_tasks.py::test_no_hostile_record_moves_the_sum_further_than_the_clip",
+    ),
+    Fault(
         name="rounding-not-covered-by-noise",
         breaks="the noise does not cover what rounding adds to the sensitivity",
         file="trainables/engine/step.py",

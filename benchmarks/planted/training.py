@@ -60,6 +60,22 @@ FAULTS: tuple[Fault, ...] = (
         test="tests/trainables/test_protected.py::test_one_user_more_adds_at_most_one_however_many_records",
     ),
     Fault(
+        name="other-starting-weights",
+        breaks="a search resumes, or is exported, with other weights than those that its card names as public",
+        file="trainables/start.py",
+        old="    if sha256 not in (None, found):",
+        new="    if sha256 == found:\n        pass\n    if False:",
+        test="tests/cli/test_start.py::test_other_weights_are_refused_by_resume_and_export_and_a_moved_file_is_not",
+    ),
+    Fault(
+        name="start-from-a-private-model",
+        breaks="a model that was trained on the private records passes for public weights",
+        file="tuner/sweep/start_weights.py",
+        old="        if table_of(dataset) in tables:",
+        new="        if table_of(dataset) == tables:",
+        test="tests/cli/test_start.py::test_weights_that_were_trained_on_these_records_are_refused",
+    ),
+    Fault(
         name="worker-accepts-seeded-noise",
         breaks="a private training draws noise from a known seed",
         file="trainables/spec.py",

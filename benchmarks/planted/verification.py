@@ -134,7 +134,7 @@ FAULTS: tuple[Fault, ...] = (
         name="checkpoint-exported",
         breaks="the exported model holds the key of future noise",
         file="tuner/export/package.py",
-        old="    _write_model(behind(log, partial(_weights, training)), out / _MODEL)",
+        old="    _write_model(behind(log, partial(_weights, training)), out / _MODEL, metadata)",
         new="    (out / _MODEL).write_bytes(best.checkpoint.read_bytes())",
         test="tests/cli/test_export.py::test_nothing_of_the_secret_generator_leaves",
     ),

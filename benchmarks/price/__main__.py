@@ -6,7 +6,8 @@ A section is a workload. Each arm is run at a total ε of 0.3, 1, 3 and 8 with s
 driver and ledger, and scores the test set once. The price of an arm is the oracle's accuracy minus its own, in points.
 The noise is secret, so another run gives other numbers within the standard errors. Finished runs are kept in --out, and
 a killed benchmark continues from there. `--quick` runs one seed at ε = 1 of the logistic regression on digits. The
-section `held_out` is run once, at the end.
+section `held_out` is run once, at the end. `simulated` looks the trainings up in tables, so it compares the arms in
+many random situations; `--write` stores its prices.
 """
 
 from __future__ import annotations
@@ -20,10 +21,13 @@ from math import isfinite, sqrt
 from pathlib import Path
 
 from benchmarks.harness import Bar, Benchmark, Figure, Kept, Results, Section, Settings, Table, at_least, at_most, run
+from benchmarks.price import document
 from benchmarks.price.arms import ARMS, GRID, Outcome, Run, arms_of, perform, seeds_of
 from benchmarks.price.workloads import EPSILONS, HELD_OUT, WORKLOADS, Workload
+from trainables.data import DATASETS
 
 QUICK = "digits"
+_REGISTERED = tuple(name for name in document.DATASETS if name in DATASETS)
 _OTHERS = tuple(arm for arm in ARMS if arm not in {"oracle", "auto"})
 
 
@@ -132,6 +136,7 @@ def _datasets(workloads: Mapping[str, Workload], _settings: Settings) -> set[str
 
 
 def _add_options(parser: ArgumentParser) -> None:
+    parser.add_argument("--write", action="store_true", help="write tuner/plan/prices/measured.json (simulated)")
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=tuple(ARMS), help="run these arms only")
 
 
@@ -159,6 +164,7 @@ BENCHMARK = Benchmark(
             quick=False,
             datasets=partial(_datasets, HELD_OUT),
         ),
+        "simulated": Section(measure=document.measure, quick=False, datasets=lambda _settings: _REGISTERED),
     },
 )
 

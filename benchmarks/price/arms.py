@@ -147,7 +147,7 @@ def experiment_file(
         case "full_runs":
             file["search"] |= {**whole, **_HALVING, "full_runs": "auto"}
         case "commit":
-            file["search"] |= {**whole, "sampler": "surrogate", "commit": 0.1}
+            file["search"] |= {**whole, "sampler": "surrogate", "commit": 0.05}
         case "prior":
             file["search"]["space"] = {**workload.middle, **_recommended(workload, file), **workload.fixed}
         case "gen":

@@ -139,8 +139,11 @@ def train(
     optimizer: str = "sgd",
     extras: Extras | None = None,
     seed: int = 0,
+    rungs: Sequence[int] = (),
 ) -> Tensor:
     """Train every configuration; return the accuracies on the validation records in percent, shape (G,).
+
+    With `rungs`, which are increasing numbers of steps, the shape is (rungs, G).
 
     Args:
         problem: records and model.
@@ -152,9 +155,10 @@ def train(
         optimizer: 'sgd' or 'adam'.
         extras: settings of the methods.
         seed: seed of first values, batches and noise.
+        rungs: increasing numbers of steps after which the accuracies are taken, instead of at the end.
     """
     extras = extras or Extras()
-    generator = torch.Generator().manual_seed(seed)
+    generator, courses = torch.Generator().manual_seed(seed), []
     network = Network(problem, len(rates), generator)
     x_all, n = _with_one(problem.x), len(problem.y)
     means = [torch.zeros_like(weights) for weights in network.weights]
@@ -177,7 +181,9 @@ def train(
                 scale = (squares[place] / (1 - 0.999**step)).sqrt_().add_(1e-8)
                 gradient = means[place] / (1 - 0.9**step) / scale
             weights.sub_(rates[:, None, None] * gradient)
-    return network.accuracy(_with_one(problem.x_held), problem.y_held)
+        if step in rungs:
+            courses.append(network.accuracy(_with_one(problem.x_held), problem.y_held))
+    return torch.stack(courses) if rungs else network.accuracy(_with_one(problem.x_held), problem.y_held)
 
 
 def _residuals(

@@ -20,6 +20,7 @@ BENCHMARK = Benchmark(
     packages=("optuna", "numpy"),
     seed=5,
     jobs=2,
+    quick_seconds=270,
     sections={
         "times": Section(measure=times.measure, bars={"times.decision_ms": at_most(20), "times.refit_s": at_most(1)}),
         "sweeps": Section(
@@ -38,16 +39,17 @@ BENCHMARK = Benchmark(
         "shapes": Section(
             measure=comparison.other_shapes,
             bars={
-                "best_at_zero.ours.epochs_80": at_most(112),
-                "best_at_the_end.ours.epochs_80": at_most(84),
-                "best_at_zero.ours.stop_right": at_least(0.95),
-                "best_at_the_end.ours.stop_right": at_least(0.95),
-                "uneven_noise.ours.stop_right": at_least(0.95),
-                "uneven_noise.ours.best_pruned": at_most(0.02),
+                "best_at_zero.ours.epochs_90": at_most(120, quick=False),
+                "best_at_the_end.ours.epochs_90": at_most(84, quick=False),
+                "best_at_zero.ours.stop_right": at_least(0.95, quick=False),
+                "best_at_the_end.ours.stop_right": at_least(0.95, quick=False),
+                "uneven_noise.ours.stop_right": at_least(0.95, quick=False),
+                "uneven_noise.ours.best_pruned": at_most(0.02, quick=False),
+                "unequal_tops.ours.stop_right": at_least(0.95, quick=False),
                 "unequal_tops.ours.best_pruned": at_most(0.1),
-                "drifting.ours.epochs_90": at_most(200),
+                "drifting.ours.stop_right": at_least(0.95, quick=False),
+                "drifting.ours.epochs_90": at_most(200, quick=False),
             },
-            quick=False,
         ),
         "slots": Section(measure=comparison.one_slot, bars={"one_slot.ours.epochs_90": at_most(160)}, quick=False),
     },

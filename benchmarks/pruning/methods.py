@@ -41,14 +41,16 @@ class Method(Protocol):
 class StudyMethod:
     """An Optuna study in memory, as a method of a simulated sweep.
 
-    The study's name is its seed, because Hyperband derives the bracket of a trial from the name of the study.
+    The study's name is its seed, because Hyperband derives the bracket of a trial from the name of the study. With
+    `final_only`, the study is not told the scores of earlier rungs.
     """
 
-    def __init__(self, seed: int, sampler: BaseSampler, pruner: BasePruner) -> None:
+    def __init__(self, seed: int, sampler: BaseSampler, pruner: BasePruner, *, final_only: bool = False) -> None:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         name = f"sweep {seed}"
         self.study = optuna.create_study(study_name=name, direction="maximize", sampler=sampler, pruner=pruner)
         self._trials: dict[int, optuna.Trial] = {}
+        self._final_only = final_only
 
     def start(self) -> tuple[int, float] | None:
         """Return the number and R of a new trial, or None to leave the slot idle until the next report."""
@@ -61,7 +63,8 @@ class StudyMethod:
     def report(self, number: int, rung: int, score: float) -> bool:
         """Report a score at a rung, and return whether the trial is pruned; at the last rung it is complete."""
         trial = self._trials[number]
-        trial.report(score, RUNGS[rung])
+        if rung == len(RUNGS) - 1 or not self._final_only:
+            trial.report(score, RUNGS[rung])
         if rung == len(RUNGS) - 1:
             self.study.tell(trial, score)
             return False
@@ -134,6 +137,7 @@ class _Audited(UnimodalSampler):
 def _ours(
     *,
     prunes: bool = True,
+    final_only: bool = False,
     sampler: type[UnimodalSampler] = UnimodalSampler,
     **rules: Any,  # noqa: ANN401 - Rules
 ) -> Callable[[int], StudyMethod]:
@@ -142,6 +146,7 @@ def _ours(
         seed,
         sampler(_R, seed=seed, base=RandomSampler(seed=seed), **known),
         UnimodalPruner(_R, **known) if prunes else NopPruner(),
+        final_only=final_only,
     )
 
 
@@ -165,14 +170,16 @@ Gaussian process without a shape and without a pruner (`benchmarks/pruning/lite.
 
 ABLATIONS: Final[Mapping[str, Callable[[int], Method]]] = {
     "ours": METHODS["ours"],
-    "no shape": _ours(unimodal=False),
+    "any shape": _ours(doubt=1.0),
+    "one top for certain": _ours(doubt=0.0),
+    "gaps unchecked": _ours(widest=1.0),
     "no pruner": _ours(prunes=False),
     "strict pruner": _ours(strict=True),
     "final scores only": _ours(final_only=True),
     "every fourth an audit": _ours(sampler=_Audited),
     "one at a time": _ours(at_once=1),
     "four at a time": _ours(at_once=4),
-    "no stagger": _ours(stagger=0.0),
+    "third not alone": _ours(enough=2),
     "starts at thirds": _ours(starts=None),
     "one start": _ours(starts=(STARTS[0],)),
     "lite": METHODS["lite"],

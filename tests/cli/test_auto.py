@@ -14,6 +14,7 @@ AUTO: dict[str, object] = {
     "privacy": {"epsilon": 3.0, "accounting": "auto"},
     "search__trials": 3,
     "search__sampler": "tpe",
+    "search__space": {"learning_rate": {"log_uniform": [0.1, 20.0]}},
 }
 
 

@@ -36,6 +36,14 @@ CASES: dict[str, tuple[dict[str, object], str]] = {
         {"trainable__method": "dplis", "search__space": PROMOTED, "search__rungs": 4, "trainable__epochs": 0.3},
         "[promotion-steps]",
     ),
+    "a regression with protected scores": (
+        {
+            "dataset": {"name": "regression_1d", "validation": {"fraction": 0.2, "protected": True}},
+            "trainable__task": "regression",
+            "search__metric": {"name": "validation_loss", "mode": "min"},
+        },
+        "[metric-not-protectable]",
+    ),
     "a folder for MLflow": ({"tracking__uri": "runs/mlflow"}, "tracking.uri"),
     "a server without a host": ({"tracking__uri": "http://"}, "tracking.uri"),
     "a server with a port that is none": ({"tracking__uri": "http://host:99999"}, "tracking.uri"),

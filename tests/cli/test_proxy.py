@@ -74,8 +74,8 @@ def test_the_public_records_are_searched_first_at_no_cost_and_guide_the_committe
 
     experiment = load_experiment(search.experiment)
     setting = search_setting(experiment, (5, 10), plan_from(sweeps.read_json(search.plan), trials=3), search)
-    assert {(each.source, each.fraction) for each in setting.public} == {("public", 0.5), ("public", 1.0)}
-    assert [each.noise for each in setting.public] == pytest.approx([setting.final({})] * 4)
+    assert {(each.source, each.fraction) for each in setting.public} == {("public", 1.0)}
+    assert [each.noise for each in setting.public] == pytest.approx([setting.final({})] * 2)
 
     shown = tune("status", "--json").json["sweeps"]
     assert [(each["sweep"], each["budget"] is None) for each in shown] == [(search.id, False), (search.proxy.id, True)]

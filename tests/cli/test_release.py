@@ -175,3 +175,28 @@ def test_bad_input_is_one_clear_error_and_charges_nothing(tune: Tune, changes: d
     assert tune.entries == []
     assert tune.sweeps == []
     assert tune.mlflow_runs() == []
+
+
+def test_an_audit_reads_no_record_and_finds_no_fault(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trainables import data
+
+    def refused(*_: object) -> None:
+        raise AssertionError("a private record was read")
+
+    monkeypatch.setattr(data, "load_records", refused)
+    said = tune("audit", tune.write(**RELEASE), "--json").json
+    assert said["ok"] is True
+    assert 1 < said["canaries"]["epsilon_at_least"] < said["claim"]["epsilon"]
+    assert "no proof" in tune("audit", "tiny.yaml").text
+    assert tune.entries == []
+
+
+@pytest.mark.slow
+def test_a_claim_that_uses_the_secret_order_is_verified(tune: Tune) -> None:
+    central = {"trust": "central", "clip": 2.0, "label_share": 0.4}
+    run(tune, privacy__release=central, privacy__epsilon=1.0, privacy__delta=1e-4)
+    tune("export", "tiny")
+    card = json.loads((tune.folder / "exports" / "tiny" / "privacy_card.json").read_text())
+    assert card["training_cap"]["filter"]["clone_epsilon"] > 1
+    assert card["release"]["local"]["epsilon"] > card["claim"]["epsilon"] == 1.0
+    tune("verify", "exports/tiny/privacy_card.json")

@@ -25,6 +25,8 @@ NEGATIVE_BINOMIAL = (*SELECTION, "privacy.runs.law=negative_binomial", "privacy.
 PUBLIC = ("privacy.accounting=public", "search.public={name: fashion_mnist}")
 USERS = ("dataset.name=state_union", "trainable.batch_size=4", "privacy.delta=1e-2", "privacy.unit=user")
 PROTECTED = ("dataset.validation.protected=true",)
+LOSS = "search.metric={name: validation_loss, mode: min}"
+FEW = ("dataset.name=iris", "trainable.batch_size=32", "privacy.delta=1e-4")
 ELSEWHERE = ""
 """The code of another package, whose own tests assert it."""
 
@@ -183,6 +185,25 @@ GATES = [
          "search.space.batch_size={choice: [64, 128]}"),
     gate("privacy.noise_multiplier={promote: [3, 4]}", "privacy.noise_multiplier", ELSEWHERE,
          "privacy.noise_multiplier={choice: [3, 4]}"),
+    # what is learnt, and by which score
+    gate("trainable.task=regression", "trainable.task", "task-mismatch", "trainable.task=classification", (LOSS,)),
+    gate("trainable.task=binary", "trainable.task", "task-mismatch", "dataset.name=breast_cancer", FEW),
+    gate("trainable.task=classification", "trainable.task", "task-mismatch", "trainable.task=regression",
+         (*FEW, LOSS, "dataset.name=regression_1d")),
+    gate("search.metric={name: validation_accuracy, mode: max}", "search.metric.name", "metric-of-task", LOSS,
+         (*FEW, "dataset.name=regression_1d", "trainable.task=regression")),
+    gate("search.metric={name: validation_auc, mode: max}", "search.metric.name", "metric-of-task",
+         "dataset.name=breast_cancer", FEW),
+    gate("search.metric={name: validation_perplexity, mode: max}", "search.metric.mode", "metric-direction",
+         "search.metric={name: validation_perplexity, mode: min}"),
+    gate("dataset.validation.protected=true", "search.metric.name", "metric-not-protectable",
+         "dataset.validation.protected=false",
+         (*FEW, LOSS, "dataset.name=regression_1d", "trainable.task=regression")),
+    gate("search.metric={name: validation_balanced_accuracy, mode: max}", "search.metric.name",
+         "metric-not-protectable", "search.metric.name=validation_accuracy", PROTECTED),
+    gate("trainable.task=regression", "trainable.task", "task-of-users", "privacy.unit=record",
+         (LOSS, "dataset={name: mine, path: x.npz, public_users: 40, public_size: 4000}", "privacy.unit=user",
+          "trainable.batch_size=4", "privacy.delta=1e-4")),
     # copies of records
     gate("search.space={lr: default, augmentation: {choice: [none, crop]}}", "search.space.augmentation",
          "augmentation-needs-images", "search.space={lr: default, augmentation: none}",

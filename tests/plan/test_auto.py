@@ -22,6 +22,7 @@ from tuner.plan.prices import (
     MeasuredSearch,
     Prices,
     Situation,
+    best_arm,
     expected_gain,
     expected_price,
     read_prices,
@@ -152,6 +153,28 @@ def test_the_shipped_prices_say_where_they_come_from_and_have_the_baseline() -> 
     prices = shipped_prices()
     assert prices.provenance
     assert {"prior", "commit"} <= {each.arm for each in prices.searches}
+
+
+def test_with_the_shipped_prices_the_choice_is_not_worse_than_no_search_on_a_data_set_that_it_has_not_seen() -> None:
+    found: dict[tuple[object, ...], dict[str, list[MeasuredSearch]]] = {}
+    for each in shipped_prices().searches:
+        found.setdefault(each.situation, {}).setdefault(each.arm, []).append(each)
+    assert any(len(arms) > 2 for arms in found.values()), "searches and no search were measured together"
+    paid: dict[str, list[tuple[float, float]]] = {}
+    for arms in found.values():
+        if "prior" not in arms:
+            continue
+        one, searched = arms["prior"][0], set(arms) - {"prior", "middle"}
+        rows = [each for each in shipped_prices().searches if each.dataset != one.dataset]
+        trials = max((each.trials for arm in searched for each in arms[arm]), default=1)
+        facts = {name: getattr(one, name) for name in ("noise", "axes", "family", "train_size")}
+        at = Situation(trials=trials, **facts)
+        best = best_arm({arm: expected_gain(rows, arm, "prior", at) for arm in searched}) or "prior"
+        prices = [sum(each.price for each in arms[arm]) / len(arms[arm]) for arm in (best, "prior")]
+        paid.setdefault(one.dataset, []).append((prices[0], prices[1]))
+    means = [np.mean(each, axis=0) for each in paid.values()]
+    mine, without_search = np.mean(means, axis=0)
+    assert mine <= without_search + 1e-9
 
 
 # -- the choice -------------------------------------------------------------------------------------------------------

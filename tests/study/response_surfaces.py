@@ -40,9 +40,9 @@ class Surface:
             slope=slope,
             q=random.uniform(0.0, 0.9),
             best=random.uniform(-1.0, 1.0),
-            coupling=random.uniform(0.0, 1.0),
-            left=random.uniform(1.0, 2.5),
-            right=random.uniform(0.7, 2.0),
+            coupling=random.uniform(0.6, 1.0),
+            left=random.uniform(0.8, 2.0),
+            right=random.uniform(1.0, 2.5),
             steep=random.uniform(2.0, 5.0),
         )
 

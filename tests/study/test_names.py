@@ -80,6 +80,6 @@ def test_the_documented_defaults_are_those_of_the_rules() -> None:
     assert set(told) == {*names.SAMPLERS["unimodal"], *names.PRUNERS["unimodal"]}
     assert told["others"] == DEFAULT_OTHERS
     assert told["fallback"] == DEFAULT_FALLBACK
-    for name in ("sure", "at_once", "stagger", "risk", "strict"):
+    for name in ("sure", "at_once", "risk", "strict"):
         assert told[name] == str(rules[name]).lower(), name
     assert all(f"{value} with `{metric}`" in text for metric, value in TOLERANCES.items())

@@ -55,6 +55,24 @@ def test_the_first_trial_is_the_priors_median_and_the_next_ones_are_spread() -> 
     assert len({round(float(np.log(rate)), 1) for rate in rates}) == 4
 
 
+def test_where_the_final_run_is_another_run_no_trial_follows_the_scores_unless_asked_to() -> None:
+    about = replace(PLAIN, length=0.25, final_noise=lambda _parameters: 0.5)
+
+    def proposed(best: float, options: dict[str, object]) -> dict[str, object]:
+        """Return the eighth trial after scores that fall with the distance of the log rate from `best`."""
+        study = optuna.create_study(
+            direction="maximize", sampler=make_sampler("surrogate", options, seed=0, space=SPACE, setting=about)
+        )
+        for _ in range(7):
+            trial = study.ask()
+            rate = SPACE.sample(OptunaSuggest(trial))["learning_rate"]
+            study.tell(trial, 90.0 - 9.0 * abs(np.log(float(str(rate))) - best))
+        return SPACE.sample(OptunaSuggest(study.ask()))
+
+    assert proposed(-2.0, {}) == proposed(2.0, {})
+    assert proposed(-2.0, {"starts": 4}) != proposed(2.0, {"starts": 4})  # the control
+
+
 @pytest.mark.slow
 def test_a_search_of_twelve_trials_ends_near_the_best_for_its_own_and_for_another_final_run() -> None:
     """The control is the same number of trials that do not follow the scores."""
@@ -91,7 +109,7 @@ def test_the_charged_run_after_a_public_search_is_not_the_luckiest_trial() -> No
     assert np.mean(lost["surrogate"]) < 0.8 * np.mean(lost["luckiest"])
 
 
-def test_all_scores_of_all_trials_are_observed_with_their_errors_and_a_failed_training_as_the_worst() -> None:
+def test_the_last_score_of_every_trial_is_observed_with_its_error_and_a_failed_training_as_the_worst() -> None:
     about = replace(PLAIN, length=0.5, records=100, is_accuracy=True, blur=0.01)
     study = optuna.create_study(direction="maximize")
     for state, scores in ((TrialState.COMPLETE, (0.2, 0.5, 0.9)), (TrialState.PRUNED, (0.1,)), (TrialState.FAIL, ())):
@@ -105,9 +123,9 @@ def test_all_scores_of_all_trials_are_observed_with_their_errors_and_a_failed_tr
     study.ask()  # runs, and has no score yet
     seen = observations(study, about)
     assert [(each.trial, each.fraction, each.score) for each in seen] == [
-        ("0", 0.125, 0.2), ("0", 0.25, 0.5), ("0", 0.5, 0.9), ("1", 0.125, 0.1), ("2", 0.5, 0.1),
+        ("0", 0.5, 0.9), ("1", 0.125, 0.1), ("2", 0.5, 0.1),
     ]  # fmt: skip
-    assert seen[1].error == pytest.approx((0.5 * 0.5 / 100 + 0.01**2) ** 0.5)
+    assert seen[0].error == pytest.approx((0.9 * 0.1 / 100 + 0.01**2) ** 0.5)
 
 
 def test_a_running_trial_is_not_proposed_again() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from radius_studies import beliefs_of
@@ -12,7 +14,7 @@ from tuner.study.unimodal.inference.picture import picture
 from tuner.study.unimodal.inference.records import ALONE, Context, Record, Seen, Standing
 
 AXIS = ParameterAxis(0.0, 100.0)
-RULES = Rules(axis=AXIS, tolerance=0.2, sure=0.99)
+RULES = Rules(axis=AXIS, tolerance=0.2, sure=0.99, widest=1.0)
 OTHER = Context((("a", 0.3),))
 RADII = (10.0, 30.0, 22.0, 50.0, 28.0, 0.0, 100.0)
 
@@ -56,6 +58,28 @@ def test_a_new_trial_goes_where_the_best_is_if_no_trial_is_near_it_yet(running: 
     greedy = AXIS.grid[near.mean(0).argmax()]
     assert abs(greedy - AXIS.place(RADII[best])) < 0.05, "what is most likely near the best is where it is believed"
     assert abs(place - greedy) > 0.05
+
+
+def test_a_search_is_not_sure_before_it_has_looked_into_every_wide_gap() -> None:
+    """A second top may be where there is no score."""
+    rules = Rules(axis=AXIS, tolerance=1.0, sure=0.9)
+    found, bold = beliefs(rules), beliefs(replace(rules, widest=1.0))
+    gap = AXIS.place(10.0) / 2  # between R = 0 and 10
+    assert bold.surely_found(), "the control"
+    assert not found.surely_found()
+    assert found.propose(np.random.default_rng(0)) == pytest.approx(gap)
+    assert not found.excluded(gap), "though it is far from the top"
+    assert found.excluded(gap, 0.2), "once it has a score"
+    assert bold.excluded(gap)
+
+
+@pytest.mark.parametrize(("doubt", "least", "most"), [(0.3, 0.8, 1.0), (0.0, 0.0, 0.05)])
+def test_scores_that_fall_and_rise_again_are_believed_unless_one_top_is_certain(
+    doubt: float, least: float, most: float
+) -> None:
+    valley = beliefs_of([0.1, 0.3, 0.5, 0.7, 0.9], [0.0, 2.0, -2.0, 2.0, 0.0], replace(RULES, doubt=doubt)).curves
+    left, low, right = (valley[:, point(place)] for place in (0.3, 0.5, 0.7))
+    assert least <= float(np.mean(np.minimum(left, right) > low + RULES.tolerance)) <= most
 
 
 def test_a_trial_of_another_context_looks_after_its_own() -> None:

@@ -99,6 +99,20 @@ def test_the_end_of_the_axis_is_tried_when_the_scores_point_there() -> None:
         assert sampler().sample_independent(study, _asked(study), "R", DOMAIN) == pytest.approx(end)
 
 
+def test_until_three_trials_are_complete_none_starts_beside_another_but_the_first_two() -> None:
+    rule, waited = sampler(at_once=2), []
+    study = optuna.create_study(direction="maximize", sampler=rule)
+    running: list[optuna.Trial] = []
+    for ends in (0, 0, 1, 1, 0, 1, 0, 0):
+        for trial in running[:ends]:
+            study.tell(trial, score(trial.suggest_float("R", 0.0, 100.0), 27))
+        del running[:ends]
+        waited.append(rule.waits(study))
+        if not waited[-1]:
+            running.append(study.ask({"R": DOMAIN}))
+    assert waited == [False, False, True, False, True, False, False, True]
+
+
 def test_plain_optuna_is_told_that_it_does_not_wait() -> None:
     study = optuna.create_study(direction="maximize", sampler=sampler(at_once=2))
     study.ask()

@@ -8,7 +8,7 @@ from math import sqrt
 from typing import Final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 
 from trainables.audit.bound import CONFIDENCE, epsilon_lower_bound, planned_guesses
@@ -17,6 +17,7 @@ from trainables.charge import NoCharge
 from trainables.engine.clip import clip_factors
 from trainables.engine.objective import Points
 from trainables.engine.step import noise_variance
+from trainables.engine.task_losses import each_loss
 from trainables.engine.update import decoupled_decay
 from trainables.training import PrivateTraining, TrainingSpec
 
@@ -120,7 +121,7 @@ class WatchedTraining(PrivateTraining):
 
         def losses(theta: Tensor) -> Tensor:
             logits = functional_call(self._model, self._layout.views(theta), (canaries.inputs,))
-            return nn.functional.cross_entropy(logits, canaries.targets, reduction="none")
+            return each_loss(self._task)(logits, canaries.targets)
 
         # The derivative of Σ_j w_j g_j along g̃ with respect to w has the products as entries.
         theta, direction = observed.theta.clone().requires_grad_(), observed.gradient

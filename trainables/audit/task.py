@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trainables.audit.canaries import Canaries, canary_request, one_hot_canaries
+from trainables.tasks import CLASSIFICATION
 from trainables.training import TrainingSpec
 
 __all__ = ["METHOD_PARAMETERS", "canary_task"]
@@ -30,6 +31,7 @@ def canary_task(
     noise_multiplier: float = 3.0,
     sample_rate: float = 0.5,
     steps: int = 20,
+    task: str = CLASSIFICATION,
     **changes: Any,  # noqa: ANN401 - fields of `TrainingSpec`
 ) -> tuple[TrainingSpec, Canaries]:
     """Return the specification of an audited training of logistic regression, and its canaries.
@@ -41,10 +43,11 @@ def canary_task(
         noise_multiplier: noise of a step.
         sample_rate: probability with which a canary that entered is in a batch.
         steps: number of steps.
+        task: task of the labels.
         **changes: other fields of the specification.
     """
-    records = one_hot_canaries(input_shape=(canaries,), classes=_CLASSES, most=canaries)
-    request = canary_request(folder, input_shape=(canaries,), classes=_CLASSES, public_size=canaries // 2)
+    records = one_hot_canaries(input_shape=(canaries,), classes=_CLASSES, most=canaries, task=task)
+    request = canary_request(folder, input_shape=(canaries,), classes=_CLASSES, public_size=canaries // 2, task=task)
     values: dict[str, Any] = {
         "method": method,
         "dataset": request,
@@ -53,6 +56,7 @@ def canary_task(
         "noise_multiplier": noise_multiplier,
         "sample_rate": sample_rate,
         "parameters": METHOD_PARAMETERS[method],
+        "metric": "validation_loss",
         "device": "cpu",
     }
     return TrainingSpec(**(values | changes)), records

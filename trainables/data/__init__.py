@@ -9,6 +9,7 @@ A data set is either shipped (`DATASETS`) or custom. A custom data set is the us
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
 
@@ -17,6 +18,7 @@ from trainables.data.files import data_folder, locate
 from trainables.data.registry import DATASETS
 from trainables.data.requests import COUNTS, DatasetInfo, DatasetRequest, Splits
 from trainables.errors import DatasetError
+from trainables.tasks import BINARY
 from trainables.wall import walled
 
 __all__ = [
@@ -55,7 +57,8 @@ def info(request: DatasetRequest) -> DatasetInfo:
     if request.name not in DATASETS:
         hint = near_name_hint(request.name, DATASETS) or f" The data sets are {', '.join(DATASETS)}."
         raise DatasetError("dataset-unknown", f"There is no data set {request.name!r}.{hint}")
-    return DATASETS[request.name]
+    known = DATASETS[request.name]
+    return replace(known, task=BINARY) if request.task == BINARY and known.classes == 2 else known
 
 
 def check_unit(request: DatasetRequest) -> None:

@@ -18,6 +18,7 @@ from trainables.data import user_file
 from trainables.data.images import KEYS, Arrays
 from trainables.data.user import check_own_file
 from trainables.errors import DatasetError
+from trainables.tasks import BINARY, CLASSIFICATION, REGRESSION
 
 __all__ = ["Remark", "inspect_file"]
 
@@ -56,12 +57,15 @@ class _Part:
     finite: np.ndarray
 
 
-def inspect_file(path: Path, *, users: bool | None = None, progress: Progress = lambda *_: None) -> dict[str, Any]:
+def inspect_file(
+    path: Path, *, users: bool | None = None, task: str = CLASSIFICATION, progress: Progress = lambda *_: None
+) -> dict[str, Any]:
     """Return exact facts about the records in a file, and findings: what each means for training, and the fix.
 
     Args:
         path: the npz file.
         users: whether users are protected; None if they are protected whenever the file has users.
+        task: task of the labels.
         progress: told how far the reading is.
 
     Raises:
@@ -75,24 +79,26 @@ def inspect_file(path: Path, *, users: bool | None = None, progress: Progress = 
         "unit": "user" if by_user else "record",
     }
     try:
-        check_own_file(path, users=by_user, blocks=by_block)
+        check_own_file(path, users=by_user, blocks=by_block, task=task)
         broken = []
     except DatasetError as error:
         broken = [Remark("refused", line.removeprefix(f"{path}: ")) for line in error.message.splitlines()]
     unknown = sorted(headers.keys() - {*KEYS, *user_file.USERS, user_file.BLOCK, "classes"})
     notes = [Remark("note", f"these arrays are not used: {', '.join(unknown)}.")] if unknown else []
-    if user_file.header_problems(headers, users=by_user, blocks=by_block):  # nothing more can be computed
+    if user_file.header_problems(headers, users=by_user, blocks=by_block, task=task):  # nothing more can be computed
         return facts | {"findings": [asdict(each) for each in [*broken, *notes]]}
     named = (*(user_file.USERS if by_user else ()), *([user_file.BLOCK] if by_block else ()))
     arrays = user_file.read_arrays_of(path, (*KEYS, "classes", *named))
-    classes = user_file.classes_of(arrays)
-    if not 2 <= classes <= user_file.MOST_CLASSES:  # they could not be counted
+    classes = user_file.classes_of(arrays, task)
+    if task == BINARY:
+        arrays = _with_classes(arrays)
+    if task != REGRESSION and not 2 <= classes <= user_file.MOST_CLASSES:  # they could not be counted
         return facts | {"findings": [asdict(each) for each in [*broken, *notes]]}
     parts = {name: _pass(arrays[f"x_{name}"], name, progress) for name in ("train", "test")}
     found = [
-        *_records(arrays, classes, facts),
+        *_records(arrays, classes, facts, task),
         *_finite(parts, facts),
-        *_labels(arrays, classes, facts),
+        *(_numbers(arrays, facts) if task == REGRESSION else _labels(arrays, classes, facts)),
         *_columns(arrays, parts, facts),
         *_duplicates(arrays, parts, facts),
         *(_users(arrays, facts) if by_user else ()),
@@ -128,7 +134,7 @@ def _pass(x: np.ndarray, name: str, progress: Progress) -> _Part:
     return part
 
 
-def _records(arrays: Arrays, classes: int, facts: dict[str, Any]) -> Iterator[Remark]:
+def _records(arrays: Arrays, classes: int, facts: dict[str, Any], task: str) -> Iterator[Remark]:
     train, test = len(arrays["y_train"]), len(arrays["y_test"])
     facts["records"] = {"train": train, "test": test}
     if not train:
@@ -139,7 +145,7 @@ def _records(arrays: Arrays, classes: int, facts: dict[str, Any]) -> Iterator[Re
             "only one of x_train and x_test has bytes (uint8). Bytes are divided by 255 and other numbers are not, so "
             "test scores mean nothing. Store both with one dtype.",
         )
-    if "classes" not in arrays:
+    if "classes" not in arrays and task == CLASSIFICATION:
         yield Remark(
             "note",
             f"classes is not declared, so the public test labels set it ({classes}). Declare classes=... in the file.",
@@ -156,6 +162,43 @@ def _finite(parts: dict[str, _Part], facts: dict[str, Any]) -> Iterator[Remark]:
             "warning",
             f"{numbers} numbers in {records} training records are NaN, infinite or too large for float32. Each is "
             "trained on as 0, silently. Replace missing values by a PUBLIC constant.",
+        )
+
+
+def _with_classes(arrays: Arrays) -> Arrays:
+    """Return the arrays with the classes 0 and 1 in the place of the labels −1 and 1, if the test labels are these."""
+    if not user_file.signed(arrays["y_test"]):
+        return arrays
+    told = {key: arrays[key] for key in ("y_train", "y_test")}
+    return {**arrays, **{key: np.where(y == -1, 0, np.where(y == 1, 1, -1)) for key, y in told.items()}}
+
+
+def _numbers(arrays: Arrays, facts: dict[str, Any]) -> Iterator[Remark]:
+    """Describe the labels of a regression."""
+    found: dict[str, Any] = {}
+    for part in ("train", "test"):
+        with np.errstate(all="ignore"):
+            y = arrays[f"y_{part}"].astype(np.float32)
+        kept = y[np.isfinite(y)].astype(np.float64)
+        found[part] = {
+            "lowest": float(kept.min()) if kept.size else None,
+            "highest": float(kept.max()) if kept.size else None,
+            "outside": len(y) - len(kept),
+            "mean": float(kept.mean()) if kept.size else None,
+            "deviation": float(kept.std()) if kept.size else None,
+        }
+    facts["labels"] = found
+    if bad := found["train"]["outside"]:
+        yield Remark(
+            "warning",
+            f"{bad} training records have a label that is NaN, infinite or too large for float32, and are left out, "
+            "silently. Correct the labels.",
+        )
+    if found["train"]["deviation"] is not None:
+        yield Remark(
+            "note",
+            f"always answering the mean has a mean squared error of {found['train']['deviation'] ** 2:.3g} on "
+            "the training records, so only smaller losses show learning. Scale labels by PUBLIC constants only.",
         )
 
 

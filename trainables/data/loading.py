@@ -14,19 +14,21 @@ import numpy as np
 from trainables.data import images
 from trainables.data.files import data_folder, locate, reading
 from trainables.data.images import KEYS, Arrays
-from trainables.data.registry import KDDCUP_FRACTION, TEST_FRACTION
+from trainables.data.registry import KDDCUP_FRACTION, REGRESSIONS, TEST_FRACTION
 from trainables.data.requests import DatasetInfo, DatasetRequest, Splits
 from trainables.data.splits import aside, aside_by_content, aside_by_user, contributions
 from trainables.data.tabular import ADULT, BANK, CREDIT_CARD, KDDCUP, WISCONSIN, Table, encode
 from trainables.data.text import read_speeches
 from trainables.data.user import read_user
 from trainables.errors import DatasetError
+from trainables.tasks import REGRESSION
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = ["content_sha256", "load_splits", "read_arrays", "records_sha256"]
 
+_REGRESSION_SEED = 42  # that of the paper's code, for another generator
 _ROWS = 4096  # rows that are converted at a time, to save memory
 
 # Ranges of the columns, from the documentation of these public sets.
@@ -47,7 +49,7 @@ def content_sha256(arrays: Arrays) -> str:
     for key in KEYS:
         array = arrays[key]
         # The length of a row is written out, because -1 would be an error if there is no row.
-        array = array.astype(np.int64) if key.startswith("y") else array.reshape(len(array), prod(array.shape[1:]))
+        array = _labels(array) if key.startswith("y") else array.reshape(len(array), prod(array.shape[1:]))
         digest.update(f"{key}:{array.dtype.str}:{array.shape};".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
@@ -63,11 +65,12 @@ def records_sha256(arrays: Arrays, *, scaled: bool = False) -> str:
     if y.ndim != 1 or not len(y) or x.ndim < 2 or len(x) != len(y) or {x.dtype.kind, y.dtype.kind} - set("fiub"):
         return ""
     digests: list[bytes] = []
+    named = _labels(y)
     for start in range(0, len(y), _ROWS):
         part = slice(start, start + _ROWS)
         with np.errstate(all="ignore"):  # a warning would tell that the file has a number that single precision lacks
             rows = x[part].reshape(len(x[part]), -1).astype(np.float32)
-            labels = y[part].astype(np.int64)
+            labels = named[part]
         if scaled:
             rows[~np.isfinite(rows)] = 0
             rows /= np.float32(255 if x.dtype == np.uint8 else 1)
@@ -80,6 +83,13 @@ def records_sha256(arrays: Arrays, *, scaled: bool = False) -> str:
     for digest in sorted(digests):
         whole.update(digest)
     return whole.hexdigest()
+
+
+def _labels(y: np.ndarray) -> np.ndarray:
+    """Return labels for a checksum: whole numbers of any type as int64, and numbers with fractions as float32."""
+    with np.errstate(all="ignore"):  # a warning would tell of a record
+        whole = y.astype(np.int64)
+        return whole if y.dtype.kind != "f" or np.array_equal(whole, y) else y.astype(np.float32) + np.float32(0)
 
 
 def _text(path: Path) -> str:
@@ -115,6 +125,14 @@ def _kddcup(name: str, paths: tuple[Path, ...]) -> Arrays:
     return _split_off_test(name, *encode(KDDCUP, "\n".join(lines[row] for row in chosen)))
 
 
+def _transfer(_name: str, paths: tuple[Path, ...]) -> Arrays:
+    """Return features of a public network over 6, their public bound. The file has the bytes of their square roots."""
+    what = "an npz file with the arrays q_train, y_train, q_test and y_test"
+    with reading(paths[0], what), np.load(paths[0], allow_pickle=False) as file:
+        x = {f"x_{part}": (file[f"q_{part}"] / np.float32(255)) ** 2 for part in ("train", "test")}
+        return {**x, **{f"y_{part}": file[f"y_{part}"].astype(np.int64) for part in ("train", "test")}}
+
+
 def _scikit_learn(name: str, _paths: tuple[Path, ...]) -> Arrays:
     from sklearn import datasets
 
@@ -136,6 +154,16 @@ def _cifar(_name: str, paths: tuple[Path, ...]) -> Arrays:
     return images.read_webp_sheets(paths) if paths[0].suffix == ".npz" else images.read_cifar_archive(paths)
 
 
+def _regression(name: str, _paths: tuple[Path, ...]) -> Arrays:
+    """Return the linear regression of the weight-decay paper: y = X·w + ε, 1000 records from a public seed."""
+    weights, spread = np.asarray(REGRESSIONS[name]), 0.1
+    generator = np.random.default_rng(_REGRESSION_SEED)
+    x = generator.standard_normal((1000, len(weights)))
+    y = x @ weights + spread * generator.standard_normal(1000)
+    x, y, test = x.astype(np.float32), y.astype(np.float32), np.arange(1000) >= 800
+    return {"x_train": x[~test], "y_train": y[~test], "x_test": x[test], "y_test": y[test]}
+
+
 _READERS: dict[str, Callable[[str, tuple[Path, ...]], Arrays]] = {
     "digits": _scikit_learn,
     "breast_cancer": _scikit_learn,
@@ -149,7 +177,9 @@ _READERS: dict[str, Callable[[str, tuple[Path, ...]], Arrays]] = {
     "breast_cancer_wisconsin": _one_table(WISCONSIN),
     "kddcup99": _kddcup,
     "credit_card": _one_table(CREDIT_CARD),
+    "cifar100_transfer": _transfer,
     "state_union": _speeches,
+    **dict.fromkeys(REGRESSIONS, _regression),
 }
 
 
@@ -219,7 +249,7 @@ def load_splits(info: DatasetInfo, request: DatasetRequest) -> Splits:
         return torch.from_numpy(_scaled(info, rows))
 
     def labels(rows: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(rows.astype(np.int64))
+        return torch.from_numpy(rows.astype(np.float32 if info.task == REGRESSION else np.int64))
 
     return Splits(
         x_train=inputs(x[kept]),

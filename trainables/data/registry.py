@@ -10,8 +10,12 @@ from __future__ import annotations
 
 from trainables.data.requests import DatasetInfo, FileInfo
 from trainables.data.tabular import ADULT, BANK, CREDIT_CARD, KDDCUP, WISCONSIN
+from trainables.tasks import REGRESSION
 
-__all__ = ["CONTEXT", "DATASETS", "KDDCUP_FRACTION", "TEST_FRACTION", "VOCABULARY"]
+__all__ = ["CONTEXT", "DATASETS", "KDDCUP_FRACTION", "REGRESSIONS", "TEST_FRACTION", "VOCABULARY"]
+
+REGRESSIONS = {"regression_1d": (10.0,), "regression_2d": (10.0, 5.0)}
+"""Synthetic regressions of the weight-decay paper (5.1 and 5.2): name → true weights."""
 
 TEST_FRACTION = 0.2
 """Fraction of the records in the test set, for data sets without an official test set. A hash selects the records."""
@@ -159,6 +163,24 @@ _ALL = (
     ),
     _info(
         (
+            FileInfo(
+                "cifar100_10k2k_mobilenetv2_feats_u8sqrt.npz",
+                "fc0fe0021d13683b862ca37af04a53df02ac291a83101d22eebb02ed1acc8588",
+            ),
+        ),
+        name="cifar100_transfer",
+        public_train_size=10_000,
+        test_size=2_000,
+        input_shape=(1280,),
+        classes=100,
+        content_sha256="c22709e7abae424b7ab7304b6d57db1c1331e7edbc1ce8ced940663d88ce3a16",
+        records_sha256="55737a2240d209361406dd37c5b9f425f8aaf02aeafd5f660e756914f486803a",
+        provenance="a stratified subset of CIFAR-100 (Krizhevsky 2009) with 10 000 training and 2 000 test records, as "
+        "the 1 280 features of a MobileNetV2 trained on ImageNet, at 224 pixels, over their public bound 6",
+        licence="none stated",
+    ),
+    _info(
+        (
             FileInfo("adult.data.xz", "03c5722d4eaeaa2962f81284344def3c5150dadc6ddf841fcbb57f233371445c"),
             FileInfo("adult.test.xz", "45248f451a46bace9a234ece542aeadb66ea52e3c078f136d4b2c069cb38b1cd"),
         ),
@@ -276,6 +298,33 @@ _ALL = (
         provenance="65 State of the Union addresses (1945 to 2006, NLTK), as next-word prediction records; users are "
         "the 11 speakers, one of whom is our public test split; the vocabulary is from the public Brown corpus",
         licence="addresses: public domain; Brown corpus (vocabulary): non-commercial, as NLTK's index says",
+    ),
+    *(
+        _info(
+            name=name,
+            public_train_size=800,
+            test_size=200,
+            input_shape=(len(weights),),
+            classes=1,
+            task=REGRESSION,
+            content_sha256=content,
+            records_sha256=records,
+            provenance="drawn from a public seed, as the synthetic regression of the weight-decay paper (Guo 2024, 5.1 "
+            "and 5.2): y = X·w + ε with X ~ N(0, I), so there is nothing private in it",
+            licence="none needed",
+        )
+        for (name, weights), content, records in zip(
+            REGRESSIONS.items(),
+            (
+                "ac1ba0c3775d48a0c0c44a2aa1ddc83271fe08cc195ae873f226aee89bd56f68",
+                "1a98b264534405565ed2b2d83e03f99625260d3d50a68afa6361e66fcbae9450",
+            ),
+            (
+                "08b11aee98821a058a17384ef624ec638c35b686a3878647bb4bd76836732f55",
+                "c9141b66d22572f6a2dca6e9cdbe0db2a22b60a02cb5418ff84e5039d6c76286",
+            ),
+            strict=True,
+        )
     ),
 )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from search_spaces import Limits
+from trainables.tasks import CLASSIFICATION, outputs_of
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +37,7 @@ class DatasetInfo:
             it is the declared size, or the declared number of users times `records_per_user`.
         test_size: number of test records.
         input_shape: shape of one input, without the batch.
-        classes: number of different labels.
+        classes: number of different labels; 1 for numbers (task regression).
         provenance: origin of the records, and how they are split.
         licence: licence, as the publisher states it.
         files: files that have official addresses; may be empty.
@@ -48,6 +49,7 @@ class DatasetInfo:
         path: npz file of a custom data set; None for a shipped data set.
         users: PUBLIC number of training users before the validation split; None without users.
         blocks: blocks of a custom data set whose training records are used; empty for all records.
+        task: task of the labels, one of `trainables.tasks.TASKS`.
     """
 
     name: str
@@ -65,6 +67,12 @@ class DatasetInfo:
     path: str | None = None
     users: int | None = None
     blocks: tuple[str, ...] = ()
+    task: str = CLASSIFICATION
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs of a model for these records."""
+        return outputs_of(self.task, self.classes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +91,7 @@ class DatasetRequest:
         records_per_user: m, the largest number of records that a user contributes; used only if the unit is 'user'.
         public_users: PUBLIC number of training users in the file at ``path``; used only if the unit is 'user'.
         blocks: blocks of the file at ``path`` whose training records are used, sorted; empty for all records.
+        task: what a model learns from the labels, one of `trainables.tasks.TASKS`.
     """
 
     name: str
@@ -95,11 +104,14 @@ class DatasetRequest:
     records_per_user: int = 16
     public_users: int | None = None
     blocks: tuple[str, ...] = ()
+    task: str = CLASSIFICATION
 
 
 @dataclass(frozen=True, kw_only=True)
 class Splits:
-    """Training, validation and test records: inputs x (float32, shape (n, *input_shape)) and labels y (int64, (n,)).
+    """Training, validation and test records: inputs x (float32, (n, *input_shape)), labels y (int64, (n,)).
+
+    The labels of a regression are float32.
 
     The last two fields are None unless the unit is a user. Row u of `users_train` has the indices of user u's records
     in `x_train`: int64, shape (users, records_per_user). The index -1 fills up the row of a user with fewer records.

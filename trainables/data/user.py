@@ -15,6 +15,7 @@ from trainables.data import user_file
 from trainables.data.images import KEYS, Arrays
 from trainables.data.requests import COUNTS, DatasetInfo, DatasetRequest
 from trainables.errors import DatasetError
+from trainables.tasks import BINARY, CLASSIFICATION, REGRESSION
 
 __all__ = ["check_own_file", "read_raw", "read_user", "user_info"]
 
@@ -32,23 +33,24 @@ def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
             f"least 1 (got {size}). It sets the sample rate. The exact number in the file is private.",
         )
     path = Path(file).expanduser().absolute()
-    arrays = check_own_file(path, users=users is not None, blocks=bool(request.blocks))
+    arrays = check_own_file(path, users=users is not None, blocks=bool(request.blocks), task=request.task)
     return DatasetInfo(
         name=request.name,
         public_train_size=size,
         test_size=len(arrays["y_test"]),
         input_shape=tuple(arrays["x_test"].shape[1:]),
-        classes=user_file.classes_of(arrays),
+        classes=user_file.classes_of(arrays, request.task),
         provenance="a file of the user's own",
         licence="the user's own",
         budget_owner=request.name,
         path=str(path),
         users=users,
         blocks=request.blocks,
+        task=request.task,
     )
 
 
-def check_own_file(path: Path, *, users: bool, blocks: bool = False) -> Arrays:
+def check_own_file(path: Path, *, users: bool, blocks: bool = False, task: str = CLASSIFICATION) -> Arrays:
     """Check the types and shapes of all arrays, and the test records. Return the test arrays and `classes`.
 
     No training record is read. A file that passes causes no error in `read_user`.
@@ -57,15 +59,16 @@ def check_own_file(path: Path, *, users: bool, blocks: bool = False) -> Arrays:
         path: the npz file.
         users: whether users are protected.
         blocks: whether the training records are used by blocks.
+        task: task of the labels.
 
     Raises:
         DatasetError: the file cannot be read, or breaks a rule. The error lists all broken rules.
     """
     needed = (*KEYS, *user_file.USERS[:1] * users, *[user_file.BLOCK] * blocks)
     headers = user_file.read_headers(path, needed)
-    user_file.refuse(path, user_file.header_problems(headers, users=users, blocks=blocks))
+    user_file.refuse(path, user_file.header_problems(headers, users=users, blocks=blocks, task=task))
     arrays = user_file.read_arrays_of(path, ("x_test", "y_test", "classes"))
-    user_file.refuse(path, user_file.problems_of_test(arrays, _inputs(arrays["x_test"])))
+    user_file.refuse(path, user_file.problems_of_test(arrays, _inputs(arrays["x_test"]), task))
     return arrays
 
 
@@ -77,33 +80,46 @@ def read_raw(info: DatasetInfo) -> Arrays:
 def read_user(info: DatasetInfo) -> Arrays:
     """Return the arrays of a custom data set: inputs as float32 and labels as int64. Bytes are divided by 255.
 
+    The labels of a regression are float32, and −1 is 0 in a binary task with the labels −1 and 1.
+
     If users are protected, the arrays include `user_train`. An invalid TRAINING record causes no error, because an
     error would reveal the record to analysts. Instead, values that are not finite become 0. A record is dropped if its
-    label is out of range or its user is in `user_test`.
+    label is out of range or not finite, or its user is in `user_test`.
     """
     path = Path(info.path or "")
     by_user, blocks = info.users is not None, bool(info.blocks)
     arrays = user_file.read_arrays_of(path, (*KEYS, "classes", *(user_file.USERS if by_user else ()), user_file.BLOCK))
     # The file may have changed since it was checked.
-    user_file.refuse(path, user_file.header_problems(arrays, users=by_user, blocks=blocks))
+    user_file.refuse(path, user_file.header_problems(arrays, users=by_user, blocks=blocks, task=info.task))
     arrays = _of_blocks(info, arrays)
-    if arrays["x_train"].shape[1:] != info.input_shape or user_file.classes_of(arrays) != info.classes:
+    if arrays["x_train"].shape[1:] != info.input_shape or user_file.classes_of(arrays, info.task) != info.classes:
         raise DatasetError("own-file-arrays", f"{path} was changed while it was in use. Start again.")
+    signed = user_file.signed(arrays["y_test"])
     users, others = arrays.get("user_train"), arrays.get("user_test")
     for part in ("train", "test"):
-        x, y = _inputs(arrays[f"x_{part}"]), arrays[f"y_{part}"]
+        x, y = _inputs(arrays[f"x_{part}"]), _labels(arrays[f"y_{part}"], info.task, signed=signed)
         if part == "train":
-            kept = (y >= 0) & (y < info.classes)
+            kept = np.isfinite(y) if info.task == REGRESSION else (y >= 0) & (y < info.classes)
             if users is not None and others is not None:
                 kept &= ~np.isin(users.astype(str), others.astype(str))
             x, y = np.where(np.isfinite(x), x, np.float32(0))[kept], y[kept]
             if users is not None:
                 arrays["user_train"] = users[kept]
         else:
-            user_file.refuse(path, user_file.problems_of_test(arrays, x))
-        arrays[f"x_{part}"], arrays[f"y_{part}"] = x, y.astype(np.int64)
+            user_file.refuse(path, user_file.problems_of_test(arrays, x, info.task))
+        arrays[f"x_{part}"], arrays[f"y_{part}"] = x, y
     arrays.pop("classes", None)
     return arrays
+
+
+def _labels(y: np.ndarray, task: str, *, signed: bool) -> np.ndarray:
+    """Return labels as training takes them. A label that training cannot use becomes −1, or a number not finite."""
+    if task == REGRESSION:
+        with np.errstate(all="ignore"):
+            return np.asarray(y.astype(np.float32))
+    if task == BINARY and signed:
+        return np.where(y == -1, 0, np.where(y == 1, 1, -1)).astype(np.int64)
+    return np.where((y >= 0) & (y < 2**31), y, -1).astype(np.int64)
 
 
 def _of_blocks(info: DatasetInfo, arrays: Arrays) -> Arrays:

@@ -19,6 +19,7 @@ import numpy as np
 
 from trainables.data.images import KEYS, Arrays
 from trainables.errors import DatasetError
+from trainables.tasks import BINARY, CLASSIFICATION, REGRESSION
 
 __all__ = [
     "BLOCK",
@@ -27,10 +28,12 @@ __all__ = [
     "Header",
     "classes_of",
     "header_problems",
+    "labels_are_numbers",
     "problems_of_test",
     "read_arrays_of",
     "read_headers",
     "refuse",
+    "signed",
 ]
 
 USERS = ("user_train", "user_test")
@@ -116,21 +119,32 @@ def read_arrays_of(path: Path, keys: Sequence[str]) -> Arrays:
         return {key: file[key] for key in keys if key in file.files}
 
 
+def labels_are_numbers(path: Path) -> bool:
+    """Return whether the header of the public test labels has a type with fractions, as only a regression may have."""
+    return read_headers(path)["y_test"].dtype.kind == "f"
+
+
 def refuse(path: Path, problems: Sequence[str]) -> None:
     """Raise one DatasetError with all problems of a file, or return if there is none."""
     if problems:
         raise DatasetError("own-file-arrays", "\n".join(f"{path}: {problem}" for problem in problems))
 
 
-def header_problems(arrays: Mapping[str, _Typed], *, users: bool, blocks: bool = False) -> list[str]:
+def header_problems(
+    arrays: Mapping[str, _Typed], *, users: bool, blocks: bool = False, task: str = CLASSIFICATION
+) -> list[str]:
     """Return the rules that types and shapes break, one sentence each.
 
-    With `users`, users are protected. With `blocks`, the training records are used by blocks.
+    With `users`, users are protected. With `blocks`, the training records are used by blocks. `task` is that of the
+    labels.
     """
     found = []
     for part in ("train", "test"):
         x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
-        if len(y.shape) != 1 or y.dtype.kind not in "iu":
+        if task == REGRESSION:
+            if len(y.shape) != 1 or y.dtype.kind not in "fiu":
+                found.append(f"`y_{part}` must be a vector of numbers, one for each record (got {_type(y)}).")
+        elif len(y.shape) != 1 or y.dtype.kind not in "iu":
             fix = _LABEL_FIX.get(y.dtype.kind, "") if len(y.shape) == 1 else "Write one label for each record."
             rule = f"`y_{part}` must be a vector of integer labels, which start at 0 (got {_type(y)})."
             found.append(f"{rule} {fix}".rstrip())
@@ -181,8 +195,13 @@ def _type(array: _Typed) -> str:
     return f"{kind}, {rows.replace('1 axes', '1 axis')}"
 
 
-def classes_of(arrays: Arrays) -> int:
-    """Return the declared number of classes. If it is not declared, count the classes of the public TEST labels."""
+def classes_of(arrays: Arrays, task: str = CLASSIFICATION) -> int:
+    """Return the declared number of classes. If it is not declared, count the classes of the public TEST labels.
+
+    A binary task has 2, and a regression 1.
+    """
+    if task != CLASSIFICATION:
+        return 2 if task == BINARY else 1
     declared = arrays.get("classes")
     if declared is not None:
         return int(declared)
@@ -190,14 +209,22 @@ def classes_of(arrays: Arrays) -> int:
     return max(2, int(labels.max()) + 1) if labels.size else 2
 
 
-def problems_of_test(arrays: Arrays, inputs: np.ndarray) -> list[str]:
+def signed(labels: np.ndarray) -> bool:
+    """Return whether the PUBLIC test labels of a binary task are −1 and 1. Otherwise they are 0 and 1."""
+    return bool((labels == -1).any())
+
+
+def problems_of_test(arrays: Arrays, inputs: np.ndarray, task: str = CLASSIFICATION) -> list[str]:
     """Return the rules that the test records break, one sentence each. `header_problems` must have found nothing.
 
     Args:
         arrays: `y_test`, and `classes` if it is declared.
         inputs: test inputs as a model would get them.
+        task: task of the labels.
     """
-    labels, classes = arrays["y_test"], classes_of(arrays)
+    labels, classes = arrays["y_test"], classes_of(arrays, task)
+    if task != CLASSIFICATION:
+        return [*_other_labels(labels, task), *_not_finite(inputs)]
     if not 2 <= classes <= MOST_CLASSES:
         where = "`classes`" if "classes" in arrays else "the number of classes, which is the largest label + 1,"
         return [f"{where} must be between 2 and {MOST_CLASSES} (got {classes}). Number the classes from 0."]
@@ -210,8 +237,23 @@ def problems_of_test(arrays: Arrays, inputs: np.ndarray) -> list[str]:
             f"`y_test` must contain only labels from 0 to {classes - 1} (got {worst}). Declare classes=... in the file "
             "if the test labels do not have all classes."
         )
+    return [*found, *_not_finite(inputs)]
+
+
+def _other_labels(labels: np.ndarray, task: str) -> list[str]:
+    """Return what is wrong with the test labels of a binary task or a regression."""
+    if not labels.size:
+        return ["`y_test` must have at least one record (got none)."]
+    if task == REGRESSION:
+        with np.errstate(all="ignore"):
+            bad = int((~np.isfinite(labels.astype(np.float32))).sum())
+        return [f"`y_test` must contain only finite numbers (got {bad} others)."] if bad else []
+    if not np.isin(labels, (-1, 1) if signed(labels) else (0, 1)).all():
+        return ["`y_test` of a binary task must contain only −1 and 1, or only 0 and 1."]
+    return []
+
+
+def _not_finite(inputs: np.ndarray) -> list[str]:
     if bad := int((~np.isfinite(inputs)).sum()):
-        found.append(
-            f"`x_test` must contain only finite numbers (got {bad} others). Replace missing values by a constant."
-        )
-    return found
+        return [f"`x_test` must contain only finite numbers (got {bad} others). Replace missing values by a constant."]
+    return []

@@ -16,7 +16,7 @@ from trainables.engine.layers.linear import LinearGeometry
 from trainables.engine.layers.outer import Factored, prefer_factors, written_out
 from trainables.engine.layout import Layout
 from trainables.engine.objective import Points
-from trainables.engine.per_sample import CHUNK_BYTES, PerSampleGradients, cross_entropy, even_chunk
+from trainables.engine.per_sample import CHUNK_BYTES, Loss, PerSampleGradients, cross_entropy, even_chunk
 
 __all__ = ["LinearStackSource", "is_linear_stack"]
 
@@ -47,6 +47,7 @@ class LinearStackSource:
 
     module: nn.Sequential
     layout: Layout
+    loss: Loss = cross_entropy
     chunk_bytes: int = CHUNK_BYTES
     stack_bytes: int = _STACK_BYTES
 
@@ -104,7 +105,7 @@ class LinearStackSource:
             if not outputs:
                 hidden.requires_grad_()  # the backward pass ends here, because no parameter requires a gradient
             outputs.append(hidden)
-        loss = cross_entropy(hidden.flatten(0, -2), labels.repeat(count) if count > 1 else labels)
+        loss = self.loss(hidden.flatten(0, -2), labels.repeat(count) if count > 1 else labels)
         deltas = torch.autograd.grad(loss if scale == 1 else loss * scale, outputs)
         for place, record in enumerate(records):
             if place == 0:  # the first layer has the same input at all points, so the deltas are added

@@ -13,7 +13,9 @@ from torch.func import functional_call
 
 from trainables.engine.batches import RAISED
 from trainables.engine.layout import Layout
-from trainables.engine.per_sample import IGNORED, ROWS
+from trainables.engine.per_sample import ROWS
+from trainables.engine.task_losses import each_loss
+from trainables.tasks import CLASSIFICATION
 
 __all__ = ["LossPasses"]
 
@@ -23,7 +25,7 @@ _PASSES: Final = 4  # an expected batch is taken in about this many passes, so t
 
 @dataclass(frozen=True, kw_only=True)
 class LossPasses:
-    """Forward passes for the cross-entropy of single samples, in full precision.
+    """Forward passes for the losses of single samples, in full precision.
 
     Formal guarantee: for a model that computes every sample alone, the losses of a sample are a function of this sample
     and the parameters alone. They are NaN if the model raises for it at one of the parameters.
@@ -35,11 +37,13 @@ class LossPasses:
         module: the model. The given parameters replace its own.
         layout: trainable parameters of the model.
         expected_batch_size: expected number of samples of a batch.
+        task: task of the model, which has a loss.
     """
 
     module: nn.Module
     layout: Layout
     expected_batch_size: float
+    task: str = CLASSIFICATION
 
     def of(self, thetas: Sequence[Tensor], inputs: Tensor, targets: Tensor, *, copies: int = 1) -> Tensor:
         """Return the losses of the samples at each θ, shape (points, B), float64. They are NaN for one that raises.
@@ -87,7 +91,7 @@ class LossPasses:
         return torch.stack(losses).view(len(thetas), samples, copies).sum(2) / copies
 
     def _losses(self, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Return the cross-entropy of the first records of a pass, which have labels, shape (len(y),), float64."""
+        """Return the losses of the first records of a pass, which have labels, shape (len(y),), float64."""
         with torch.no_grad():
             logits = functional_call(self.module, self.layout.views(theta), (x,))[: len(y)].double()
-            return nn.functional.cross_entropy(logits, y, reduction="none", ignore_index=IGNORED)
+            return each_loss(self.task)(logits, y)

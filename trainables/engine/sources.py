@@ -15,7 +15,7 @@ from trainables.engine.bookkeeping import BookkeepingSource, UnknownLayerError, 
 from trainables.engine.layout import Layout
 from trainables.engine.linear import LinearStackSource, is_linear_stack
 from trainables.engine.objective import Points
-from trainables.engine.per_sample import PerSampleSource, TorchFuncSource
+from trainables.engine.per_sample import Loss, PerSampleSource, TorchFuncSource, cross_entropy
 from trainables.engine.unrolled import unrolled
 from trainables.errors import GateError
 
@@ -31,18 +31,19 @@ def per_sample_source(
     *,
     example: Tensor | None = None,
     autocast: torch.dtype | None = None,
+    loss: Loss = cross_entropy,
 ) -> PerSampleSource:
     """Return the fastest source that works for a model: stacked linear layers, book-keeping, or torch.func.
 
     `example` has a few PUBLIC inputs, shape (N, *input_shape). On these inputs, the source must agree with autograd for
     each sample. None skips this check, which known models do not need. `autocast` is the dtype of mixed
-    precision, or None.
+    precision, or None. `loss` is the sum of the samples' losses.
 
     Raises:
         GateError: no source agrees with autograd on the example.
     """
     if autocast is None and isinstance(module, nn.Sequential) and is_linear_stack(module):
-        return LinearStackSource(module, layout)
+        return LinearStackSource(module, layout, loss)
     name, reason = type(module).__name__, "the gradients differ from autograd's on public random inputs"
     try:
         hooked = unrolled(module)
@@ -50,7 +51,7 @@ def per_sample_source(
         if example is not None:
             _refuse_decisions(hooked, example)
         for guard in (False, True):
-            source = BookkeepingSource(hooked, layout, layers, guard=guard, autocast=autocast)
+            source = BookkeepingSource(hooked, layout, layers, loss, guard=guard, autocast=autocast)
             try:
                 if example is None or _holds(replace(source, loss=_probe, autocast=None), module, layout, example):
                     return source
@@ -64,7 +65,7 @@ def per_sample_source(
             "mixed-precision-unsupported",
             f"{name} does not support mixed precision ({reason}). Use `precision: float32`.",
         )
-    fallback = TorchFuncSource(unrolled(module), layout)
+    fallback = TorchFuncSource(unrolled(module), layout, loss)
     try:
         right = example is None or _holds(replace(fallback, loss=_probe), module, layout, example)
     except (RuntimeError, ValueError, IndexError) as error:

@@ -82,7 +82,9 @@ def noisy_rows(
     features, k = prod(x.shape[1:]), randomiser.classes
     flat = x.reshape(len(x), features)
     count = max(len(flat), rows)
-    chosen = torch.argsort(generator.uniform(count), stable=True)[:rows]
+    # Two numbers of 53 random bits each, so that no tie, whose order would not be random, is likely (2⁻¹⁰⁶·count²).
+    order = np.lexsort((generator.uniform(count).numpy(), generator.uniform(count).numpy()))
+    chosen = torch.from_numpy(order[:rows])
     record = chosen < len(flat)
     index = torch.where(record, chosen, torch.zeros_like(chosen))
     blank = torch.clamp((generator.uniform(rows) * k).long(), max=k - 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,10 @@ from trainables.models import build
 from trainables.release.draw import Release, unpacked
 from trainables.release.loss import debiased_cross_entropy, label_weights
 from trainables.rungs import writing_checkpoint
-from trainables.scoring import answers
+from trainables.scoring import answers, exact_scores
 from trainables.spec import TrainingSpec
 from trainables.start import read_start
+from trainables.tasks import CLASSIFICATION
 
 __all__ = ["ReleasedTraining", "read_release"]
 
@@ -87,7 +87,7 @@ class ReleasedTraining:
         if spec.threads is not None:
             torch.set_num_threads(spec.threads)
         about = data.info(spec.dataset)
-        self._classes = about.classes
+        self._outputs = about.outputs
         self._model = build(
             spec.model,
             input_shape=about.input_shape,
@@ -155,13 +155,13 @@ class ReleasedTraining:
         )
         if len(inputs) == 0:
             raise DatasetError("split-empty", f"The {split} split has no records. Raise dataset.validation.fraction.")
-        correct, loss = 0, 0.0
-        for logits, y in answers(self.model, inputs, targets, classes=self._classes):
-            correct += int((logits.argmax(1) == y).sum())
-            loss += float(nn.functional.cross_entropy(logits, y, reduction="sum"))
-        if not (isfinite(loss) and bool(self._theta.isfinite().all())):
-            return {f"{split}_accuracy": nan, f"{split}_loss": nan}
-        return {f"{split}_accuracy": correct / len(inputs), f"{split}_loss": loss / len(inputs)}
+        return exact_scores(
+            answers(self.model, inputs, targets, outputs=self._outputs),
+            split=split,
+            task=CLASSIFICATION,
+            metric=self.spec.metric,
+            finite=bool(self._theta.isfinite().all()),
+        )
 
     def save(self, path: Path) -> None:
         """Write the state atomically, readable by the owner only. Raise InfrastructureError if it cannot be written."""

@@ -26,8 +26,15 @@ def tune_data() -> None:
     type=click.Choice(["record", "user"]),
     help="What the searches will protect (default: users if the file has user_train).",
 )
+@click.option(
+    "--task",
+    type=click.Choice(["classification", "binary", "regression"]),
+    default="classification",
+    show_default=True,
+    help="What a model learns from the labels.",
+)
 @json_option
-def data_check(file: Path, unit: Literal["record", "user"] | None, as_json: bool) -> None:
+def data_check(file: Path, unit: Literal["record", "user"] | None, task: str, as_json: bool) -> None:
     """Check an npz FILE with your own records: types, labels, scale, duplicates, users.
 
     The output is EXACT: it has no noise, and no guarantee covers it. Do not share it, and do not choose settings of a
@@ -37,6 +44,6 @@ def data_check(file: Path, unit: Literal["record", "user"] | None, as_json: bool
     """
     from tuner.report.data_check import check_values, data_text
 
-    values = check_values(file, unit=unit)
+    values = check_values(file, unit=unit, task=task)
     print_answer(values, data_text(values), as_json=as_json)
     sys.exit(0 if values["usable"] else InputError.exit_code)

@@ -86,7 +86,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "protected. Remove the key, or write `protected: true`.",
         "validation-budget-too-large": "Protected scores cannot have a larger ε or δ than the whole search.",
         "validation-empty": "For protected scores, the public number of validation records must be at least 1.",
-        "metric-not-protectable": "Only accuracies can be protected, because one record can change a loss arbitrarily.",
+        "metric-not-protectable": "Only an accuracy can be protected: one record moves its count by at most 1. "
+        "For other scores no bound is stated. Write validation_accuracy, or `protected: false`.",
         "batch-norm-refused": "BatchNorm mixes the records of a batch before clipping, so nothing bounds the influence "
         "of one record. Use group normalization, or no normalization.",
         "batches-not-poisson": "The accounting holds only if every batch is a Poisson sample. Shuffled or fixed-size "
@@ -115,7 +116,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "metric-unknown": "No metric has this name.",
         "metric-not-validation": "A search may use validation scores only. The test set is scored once, at export. "
         "Scores on training records would reveal facts about them.",
-        "metric-direction": "An accuracy must be maximised, and a loss must be minimised.",
+        "metric-direction": "An accuracy or AUC must be maximised, and a loss or perplexity must be minimised.",
         "full-runs-above-trials": "`search.full_runs` is the number of whole runs of steps that all trials take "
         "together. Write at most `search.trials`, or auto.",
         "full-runs-needs-composition": "Only an open, private search charges steps rung by rung. Remove "

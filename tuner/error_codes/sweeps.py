@@ -107,6 +107,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "card-unreadable": "The file is not a privacy card. A card is the `privacy_card.json` of an export.",
         "split-changed": "The export's experiment file splits the records differently from its privacy card, so "
         "validation records may be training records. Restore the file from a copy.",
+        "landscape-task": "A loss landscape is that of the cross-entropy. It needs a model with "
+        "`task: classification`.",
         "split-invalid": "A loss landscape uses validation or test records. Losses of training records must stay "
         "private.",
         "public-data-unconfirmed": "A loss landscape shows exact losses of its records, without noise. Confirm with "

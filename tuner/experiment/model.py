@@ -164,6 +164,7 @@ class Experiment(Section):
             validation_fraction=dataset.validation.fraction,
             split_seed=dataset.validation.split_seed,
             blocks=dataset.block or (),
+            task=self.trainable.task,
         )
 
     def public_request(self, data_dir: str | None = None) -> DatasetRequest:
@@ -182,6 +183,7 @@ class Experiment(Section):
             public_size=declared.public_size,
             validation_fraction=self.dataset.validation.fraction,
             split_seed=self.dataset.validation.split_seed,
+            task=self.trainable.task,
         )
 
     def with_noise(self, noise_multiplier: float) -> Experiment:

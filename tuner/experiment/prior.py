@@ -20,6 +20,7 @@ from search_spaces.schedules import GEN
 from trainables.data import info, public_train_size
 from trainables.errors import DatasetError
 from trainables.model_sizes import dimension_of, family_of
+from trainables.tasks import outputs_of
 from tuner.experiment.model import Experiment
 from tuner.experiment.sections import AUTO
 
@@ -150,7 +151,7 @@ def recommended(
             else dimension_of(
                 experiment.trainable.model,
                 input_shape=shape,
-                classes=classes,
+                classes=outputs_of(experiment.trainable.task, classes),
                 frozen=experiment.trainable.freeze,
             ),
             classes=classes,

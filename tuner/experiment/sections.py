@@ -172,6 +172,7 @@ class TrainableSection(Section):
     """
 
     method: Word
+    task: Literal["classification", "binary", "regression"] = "classification"
     model: Word = "logistic_regression"
     start: Annotated[StartSection | None, BeforeValidator(_start)] = None
     freeze: Names = ()
@@ -205,6 +206,8 @@ class ReleaseSection(Section):
     Attributes:
         guarantee: `rigorous` charges the release for what is true of it. `published` is the noise of the input
             perturbation paper, whose theorem is false; it needs `private: false`.
+        trust: `local` protects each row by itself, against everyone who sees it. `central` also uses the secret order
+            of the rows, so that a record hides among the others, and needs less noise for the same ε.
         clip: largest norm of a record's features before noise.
         label_share: share of ε for the labels, above 0 and below 1. The rest is for the features.
         constant: the unknown constant c of the published theorem.
@@ -212,6 +215,7 @@ class ReleaseSection(Section):
     """
 
     guarantee: Literal["rigorous", "published"] = "rigorous"
+    trust: Literal["local", "central"] = "local"
     clip: Annotated[Positive, one_release("clip")] = 1.0
     label_share: Annotated[Fraction, one_release("label_share")] = 0.3
     constant: Positive = 1.0
@@ -280,7 +284,7 @@ class CommitSection(Section):
             the last checkpoint of the best trial.
     """
 
-    share: Fraction = 0.1
+    share: Fraction = 0.05
     length: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = 0.25
     start: Literal["scratch", "best_trial"] = "scratch"
 

@@ -38,12 +38,12 @@ trainable:
 privacy:
   epsilon: 4.0                        # of the WHOLE search, never exceeded
   delta: 1e-5                         # must be below 1/n
-  accounting: composition             # all trials may be seen; or selection, public, auto (the plan chooses)
+  accounting: auto                    # `tune plan` says how it searches; or composition, selection, public
   noise_multiplier: auto              # the smallest with which all that is planned fits
 search:
   trials: 12
-  commit: 0.1                         # short, noisy trials with a tenth of the budget, then one run with the rest
-  sampler: surrogate                  # surrogate, tpe, random, grid, gp, unimodal
+  # commit: 0.1                       # of composition: cheap trials, then one run with nine tenths of the budget
+  sampler: tpe                        # surrogate, tpe, random, grid, gp, unimodal
   pruner: none                        # none, median, asha, unimodal, …
   rungs: 3                            # reports of a trial, or the fractions of its steps
   space:                              # a number, `default`, or {{uniform: [a, b]}}, {{log_uniform: …}}, {{choice: […]}}

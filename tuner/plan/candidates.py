@@ -44,7 +44,7 @@ _HALVING: Mapping[str, Any] = {
     "pruner": {"name": "asha", "reduction_factor": 2},
     "rungs": [0.125, 0.25, 0.5, 1.0],
 }
-_COMMIT_SHARE = 0.1
+_COMMIT_SHARE = 0.05
 
 
 class CandidateRefused(Exception):  # noqa: N818 - a row of a table, not an error

@@ -207,8 +207,8 @@ def _situation(experiment: Experiment, request: DatasetRequest, single: Plan) ->
         about = info(request)
     except DatasetError:
         return None
-    model = experiment.trainable.model
-    dimension = dimension_of(model, input_shape=about.input_shape, classes=about.classes)
+    model, frozen = experiment.trainable.model, experiment.trainable.freeze
+    dimension = dimension_of(model, input_shape=about.input_shape, classes=about.outputs, frozen=frozen)
     if dimension is None:
         return None
     step = single.nominal.noise_multiplier / single.batch_size * sqrt(dimension)
@@ -228,6 +228,8 @@ def _unmeasured(candidate: str, planned: _Planned, at: Situation | None) -> str:
         return "not measured for a model of unknown size"
     if plan.unit == "user":
         return "not measured for users"
+    if experiment.trainable.start is not None:
+        return "not measured with public weights"
     for optimizer in optimizers_of(experiment.search.space, experiment):
         if optimizer != SGD:
             return f"not measured with {optimizer}"

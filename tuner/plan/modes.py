@@ -18,6 +18,7 @@ from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.noisy_records import NoisyRecords, calibrate_release
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon, max_steps
 from tuner.privacy.accountant.run_laws import RunLaw
+from tuner.privacy.accountant.shuffled_rows import calibrate_shuffled
 from tuner.privacy.modes import COMPOSITION, PUBLIC, RELEASE, SELECTION
 from tuner.study.names import canonical_sampler
 from tuner.study.samplers.ratio import ratio_of
@@ -207,17 +208,21 @@ def _plan_release(experiment: Experiment, choices: Choices) -> PlannedMode:
     privacy = experiment.privacy
     if privacy.release.guarantee == "published":
         return _plan_published(experiment, choices)
-    randomiser = calibrate_release(
-        clip=privacy.release.clip,
-        label_share=privacy.release.label_share,
-        classes=info(experiment.dataset_request()).classes,
-        epsilon=privacy.epsilon,
-        delta=privacy.delta,
-    )
+    asked = {
+        "clip": privacy.release.clip,
+        "label_share": privacy.release.label_share,
+        "epsilon": privacy.epsilon,
+        "delta": privacy.delta,
+    }
+    classes, clone = info(experiment.dataset_request()).classes, None
+    if privacy.release.trust == "central":
+        randomiser, clone = calibrate_shuffled(classes=classes, rows=choices.train_size, **asked)
+    else:
+        randomiser = calibrate_release(classes=classes, **asked)
     reason = "one noisy copy of the records is charged before it is drawn; trials and later searches on it cost nothing"
     # The plan's noise multiplier is the noise on a feature, in units of the largest distance of two records.
     filled = replace(choices, noise=1 / randomiser.shift)
-    return PlannedMode(chosen=ChosenFilter(OneRelease(randomiser, choices.train_size), filled, reason))
+    return PlannedMode(chosen=ChosenFilter(OneRelease(randomiser, choices.train_size, clone), filled, reason))
 
 
 def _plan_published(experiment: Experiment, choices: Choices) -> PlannedMode:

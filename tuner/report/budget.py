@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainables.data import DATASETS, DatasetRequest, records_fingerprint
+from trainables.tasks import CLASSIFICATION, REGRESSION
 from tuner.errors import InputError, LedgerError
 from tuner.files import write_text
 from tuner.privacy.accountant.mechanism import require_delta, require_epsilon
@@ -185,10 +186,14 @@ def enter_public(url: str, dataset: str, file: str) -> dict[str, Any]:
         trainables.errors.DatasetError: the file is not a data set.
         BudgetRefusedError: the ledger holds the records, or the name, as private.
     """
+    from trainables.data.user_file import labels_are_numbers
+
     require_dataset(dataset)
     _refuse_block(dataset, dataset != table_of(dataset), "Public records have no blocks")
     # The public size plays no role for the checksum.
-    request = DatasetRequest(name=dataset, path=str(Path(file).expanduser().absolute()), public_size=1)
+    path = Path(file).expanduser().absolute()
+    task = REGRESSION if labels_are_numbers(path) else CLASSIFICATION
+    request = DatasetRequest(name=dataset, path=str(path), public_size=1, task=task)
     content = records_fingerprint(request).encode()
     ledger = Ledger.open(url)
     ledger.enter_public(dataset, ledger.key.digest(RECORDS_PURPOSE, content))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from trainables.tasks import CLASSIFICATION
 from tuner.report.wording import format_value, plural
 
 __all__ = ["WARNING", "check_values", "data_text"]
@@ -17,7 +18,7 @@ _MARKS = {"refused": "✗", "warning": "!", "note": "·"}
 _MOST = 20  # columns and classes that are listed
 
 
-def check_values(path: Path, *, unit: str | None) -> dict[str, Any]:
+def check_values(path: Path, *, unit: str | None, task: str = CLASSIFICATION) -> dict[str, Any]:
     """Return the values of `tune data check --json`. While a large file is read, a terminal shows the progress.
 
     Raises:
@@ -30,12 +31,12 @@ def check_values(path: Path, *, unit: str | None) -> dict[str, Any]:
 
     screen = Console(stderr=True)
     with Progress(console=screen, transient=True, disable=not screen.is_terminal) as bar:
-        task = bar.add_task("reading", total=2.0)
+        row = bar.add_task("reading", total=2.0)
 
         def show(what: str, share: float) -> None:
-            bar.update(task, description=f"reading {what}", completed=share + (what == "x_test"))
+            bar.update(row, description=f"reading {what}", completed=share + (what == "x_test"))
 
-        facts = inspect_file(path, users=None if unit is None else unit == "user", progress=show)
+        facts = inspect_file(path, users=None if unit is None else unit == "user", task=task, progress=show)
     usable = not any(each["level"] == "refused" for each in facts["findings"])
     return {"warning": WARNING, "file": str(path), "usable": usable, **facts}
 
@@ -53,7 +54,11 @@ def _facts(values: dict[str, Any]) -> Iterator[str]:
         return
     labels, inputs = values["labels"], values.get("inputs")
     for part in ("train", "test"):
-        each, counts = labels[part], labels[part]["counts"]
+        each = labels[part]
+        if "counts" not in each:
+            yield f"  labels, {part:<5} {each['lowest']:.4g} to {each['highest']:.4g}, mean {each['mean']:.4g}"
+            continue
+        counts = each["counts"]
         shown = ", ".join(f"{label}: {count}" for label, count in enumerate(counts[:_MOST]))
         more = f", and {plural(len(counts) - _MOST, 'class')} more" if len(counts) > _MOST else ""
         yield f"  labels, {part:<5} {each['lowest']} to {each['highest']}; records by class {shown}{more}"

@@ -135,7 +135,11 @@ def _release_trials(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _release_cost(plan: Plan) -> Iterator[tuple[str, str]]:
+    found = _release(plan)
+    local = found.randomiser.epsilon(plan.delta)
     yield "ε of the release", f"{plan.epsilon_at_cap:.6g}, within the cap of {plan.epsilon:g}"
+    if found.clone_epsilon is not None:
+        yield "ε of a row", f"{local:.6g} by itself; the secret order of the rows hides it among the others"
     yield "ε of the trials", "0, and 0 of every later search on the same release"
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from math import sqrt
+from math import prod, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trainables.data import DatasetRequest
 from tuner.errors import InputError
+from tuner.privacy.accountant.filters import OneRelease
 from tuner.study.promotion import each_level
 from tuner.sweep.identity import admit_open_use
 from tuner.sweep.preflight import ReadySearch, build_model, check_model, prepare, running_own_model
@@ -27,6 +28,7 @@ _NOISE: Final = 6.0
 _LEARNING_RATE: Final = 1e-3
 _FEWEST: Final = 32
 _RANDOM_RECORDS: Final = 40
+_RELEASED_ROWS: Final = 200_000
 
 
 def audit_command(
@@ -61,10 +63,12 @@ def audit_command(
             "nothing to audit.",
         )
     check_model(prepared)
+    if isinstance(plan.training_filter, OneRelease):
+        return _audit_release(prepared, plan.training_filter)
     if public is not None:
         records = _public_records(prepared, public, most=canaries)
     else:
-        records = one_hot_canaries(input_shape=about.input_shape, classes=about.classes, most=canaries)
+        records = one_hot_canaries(input_shape=about.input_shape, classes=about.classes, most=canaries, task=about.task)
     if len(records) < _FEWEST and public is not None:
         raise InputError(
             "audit-too-few-canaries",
@@ -82,7 +86,11 @@ def audit_command(
     spec = training_spec(prepared.experiment, prepared.request, plan, parameters=parameters, number=0)
     with tempfile.TemporaryDirectory() as folder, running_own_model(prepared):
         request = canary_request(
-            Path(folder), input_shape=about.input_shape, classes=about.classes, public_size=len(records) // 2
+            Path(folder),
+            input_shape=about.input_shape,
+            classes=about.classes,
+            public_size=len(records) // 2,
+            task=about.task,
         )
         spec = replace(
             spec,
@@ -112,13 +120,39 @@ def audit_command(
     }
 
 
+def _audit_release(prepared: ReadySearch, limit: OneRelease) -> dict[str, Any]:
+    """Audit the draw of a release on made-up records. The model does not matter, because it reads the release alone."""
+    from trainables.audit.released import audit_release, probe_clip
+    from trainables.release.draw import Randomiser
+
+    plan, about, each = prepared.plan, prepared.about, limit.randomiser
+    randomiser = Randomiser(clip=each.clip, noise=each.noise, label_epsilon=each.label_epsilon, classes=each.classes)
+    claim = limit.claim(plan.delta)
+    found = audit_release(randomiser, size=prod(about.input_shape), rows=_RELEASED_ROWS, delta=plan.delta)
+    moved = probe_clip(randomiser, input_shape=about.input_shape)
+    return {
+        "experiment": prepared.experiment.name,
+        "method": plan.method,
+        "model": plan.model,
+        "parameters": {},
+        "records": "made-up",
+        "mechanism": limit.body(),
+        "claim": {"epsilon": claim, "delta": plan.delta, "unit": "record"},
+        "canaries": asdict(found),
+        "sensitivity": {"unit": "record", **asdict(moved)},
+        "ok": bool(found.epsilon_at_least <= claim and moved.largest_ratio <= 1),
+    }
+
+
 def _public_records(prepared: ReadySearch, file: str, *, most: int) -> Canaries:
     """Return the first training records of a public file, after the ledger has admitted them."""
     from trainables.audit.canaries import Canaries
     from trainables.data import check_present, info, load_records
 
     path = str(Path(file).absolute())
-    request = DatasetRequest(name="audit-public", path=path, public_size=1, validation_fraction=0.0)
+    request = DatasetRequest(
+        name="audit-public", path=path, public_size=1, validation_fraction=0.0, task=prepared.about.task
+    )
     check_present(request)
     known, about = info(request), prepared.about
     if (known.input_shape, known.classes) != (about.input_shape, about.classes):
@@ -150,11 +184,13 @@ def _sensitivity(prepared: ReadySearch, parameters: dict[str, object]) -> dict[s
     module = build_model(
         experiment,
         input_shape=about.input_shape,
-        classes=about.classes,
+        classes=about.outputs,
         activation=activation,
         weights=None if start is None else start.weights,
     )
-    source = gradient_source(module, Layout.of(module), about.input_shape, precision=trainable.precision)
+    source = gradient_source(
+        module, Layout.of(module), about.input_shape, precision=trainable.precision, task=about.task
+    )
     free = {name: value for name, value in parameters.items() if name not in prepared.plan.priced}
     free.pop("activation", None)
     settings = from_parameters(
@@ -207,13 +243,17 @@ def audit_text(values: dict[str, Any]) -> str:
     found, claim, moved, how = (values[name] for name in ("canaries", "claim", "sensitivity", "mechanism"))
     bound = found["epsilon_at_least"]
     on = "made-up records" if values["records"] == "made-up" else f"the public records of {values['records']}"
+    if "steps" in how:
+        run = f" ({how['steps']} steps, sample rate {how['sample_rate']:g}, noise {how['noise_multiplier']:g})"
+        moves = "moves the clipped sum by"
+    else:
+        run, moves = f" (one row: clip {how['clip']:g}, noise {how['noise']:g})", "is after the clip as long as"
     lines = [
         f"audit of {values['method']} with {values['model']}, on {on}; nothing was charged",
-        f"  claim of the audited run    ε = {claim['epsilon']:.3g} at δ = {claim['delta']:g} ({how['steps']} steps, "
-        f"sample rate {how['sample_rate']:g}, noise {how['noise_multiplier']:g})",
+        f"  claim of the audited run    ε = {claim['epsilon']:.3g} at δ = {claim['delta']:g}{run}",
         f"  lower bound of its true ε   {bound:.3g} ({found['right']} of {found['guesses']} guesses right, confidence "
         f"{found['confidence']:.0%})",
-        f"  sensitivity                 one {moved['unit']} more moves the clipped sum by at most "
+        f"  sensitivity                 one {moved['unit']} more {moves} at most "
         f"{moved['largest_ratio']:.3f} of what the noise covers ({moved['samples']} samples tried)",
         f"  update                      {_told(found['unexplained'])}",
     ]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import tuner
 from trainables.data import check_present, info, load_records
 from trainables.errors import TrainableError, WalledError
+from trainables.tasks import CLASSIFICATION
 from trainables.wall import behind, operator_log
 from tuner.errors import InputError
 from tuner.export.exported_models import (
@@ -73,6 +74,13 @@ def landscape_command(
     _require_public(options)
     _require_numbers(options)
     exports = [read_export(folder) for folder in folders]
+    for folder, export in zip(folders, exports, strict=True):
+        if (task := export.experiment.trainable.task) != CLASSIFICATION:
+            raise InputError(
+                "landscape-task",
+                f"{folder}: `tune landscape` needs a model with `task: classification` (got {task}), because it "
+                "measures the cross-entropy. Name other folders.",
+            )
     require_same_records(exports, dataset=options.dataset, split=options.split)
     out = options.out or folders[0] / "landscape"
     _require_writable(out)

@@ -33,7 +33,7 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
     "grid": ("points",),
     "gp": ("n_startup_trials", "deterministic_objective"),
     "bounded": ("explore", "ratio"),
-    "unimodal": ("tolerance", "others", "sure", "at_once", "stagger"),
+    "unimodal": ("tolerance", "others", "sure", "at_once"),
     "surrogate": ("starts",),
 }
 """Option names of each sampler, with the sampler's name as key."""

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from trainables.data import DatasetInfo, DatasetRequest, budget_owner, check_present, info
 from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
+from trainables.tasks import check_metric
 from tuner.errors import InputError
 from tuner.experiment import Experiment, find_file, load_experiment, yamlfile
 from tuner.plan.comparison import Comparison, choose
@@ -122,6 +123,7 @@ def prepare(
         experiment, plan, compared = choose(experiment, request, without=without)
     for augmentation in dict(experiment.space.parameters)["augmentation"].grid(1):
         check_augmentation(str(augmentation), about.input_shape)
+    check_metric(experiment.search.metric.name, task=about.task, classes=about.classes)
     return ReadySearch(
         path=path,
         source=f"{path} ({'shipped with the program' if where == 'shipped' else 'a local file'})",
@@ -201,11 +203,13 @@ def check_model(prepared: ReadySearch) -> None:
                 module = build_model(
                     prepared.experiment,
                     input_shape=about.input_shape,
-                    classes=about.classes,
+                    classes=about.outputs,
                     activation=activation,
                     weights=None if start is None else start.weights,
                 )
-                source = gradient_source(module, Layout.of(module), about.input_shape, precision=precision)
+                source = gradient_source(
+                    module, Layout.of(module), about.input_shape, precision=precision, task=about.task
+                )
                 if ":" in prepared.experiment.trainable.model:
                     check_sensitivity(module, source, input_shape=about.input_shape, classes=about.classes)
     except TrainableError as error:
@@ -223,8 +227,8 @@ def build_model(
 ) -> nn.Module:
     """Build the experiment's model. The current folder is also searched for the code of a user's own model.
 
-    Without an `activation`, the model has the first one that a trial may have; an exported experiment has one. Public
-    weights (`start_file`) are not read here, because an exported model has its own.
+    `classes` is the number of outputs. Without an `activation`, the model has the first one that a trial may have; an
+    exported experiment has one. Public weights (`start_file`) are not read here, because an exported model has its own.
     """
     from trainables.models import build
 

@@ -248,13 +248,7 @@ def hold_to_ledger(
         ("the blocks", [name.rpartition("/")[2] for name in _datasets(state)], list(request.blocks)),
         ("the users", division and division.named, users),
     )
-    for what, now, charged in compared:
-        if now != charged:
-            raise TunerError(
-                "ledger-mismatch",
-                f"{what} of {state.search} are not those that the ledger was charged for. Restore the sweep's files "
-                "(and the data) from a copy, or start a new sweep.",
-            )
+    _require_equal(state, compared)
 
 
 def hold_release_to_ledger(
@@ -277,6 +271,14 @@ def hold_release_to_ledger(
         ("the records", keyed_fingerprint(ledger, request), state.fingerprint),
         ("the users", division, None),
     )
+    _require_equal(state, compared)
+
+
+def _require_equal(state: SearchState, compared: Sequence[tuple[str, object, object]]) -> None:
+    """Raise a TunerError if a fact of a sweep differs from what the ledger was charged for.
+
+    `compared` has triples: name of the fact, its value now, its value in the ledger.
+    """
     for what, now, charged in compared:
         if now != charged:
             raise TunerError(

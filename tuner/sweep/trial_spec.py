@@ -69,6 +69,7 @@ def training_spec(
         threads=max(1, int(resources.cpus_per_trial)),
         device="auto" if resources.gpus_per_trial else "cpu",
         score_noise=plan.score_noise,
+        metric=experiment.search.metric.name,
         initial=None if initial is None else str(initial),
         start=None if start is None else StartWeights(path=start.path, sha256=str(start.sha256)),
         freeze=trainable.freeze,

@@ -69,6 +69,13 @@ def test_a_planted_fault_shows_more_than_the_claim(tmp_path: Path, fault: str, m
     assert (found.epsilon_at_least > claim) == (fault != "none")
 
 
+@pytest.mark.parametrize("task", ["binary", "regression"])
+def test_the_bound_of_another_task_is_below_its_claim_and_above_a_tenth(tmp_path: Path, task: str) -> None:
+    claim = epsilon(SampledGaussian(0.5, 3.0), 20, DELTA)
+    found = audited(tmp_path, "dp_sgd", task=task, parameters={"learning_rate": 1e-3})
+    assert claim / 10 < found.epsilon_at_least <= claim
+
+
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adam_corrected"])
 @pytest.mark.parametrize("method", METHOD_PARAMETERS)
 def test_the_weights_follow_from_the_noised_gradients_alone(tmp_path: Path, method: str, optimizer: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from trainables.data import DATASETS, public_validation_size
 from trainables.errors import DatasetError
+from trainables.tasks import BINARY, CLASSIFICATION, METRICS, REGRESSION
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
 from tuner.experiment.wording import nearest
 
@@ -37,6 +38,30 @@ def dataset(draft: Draft) -> Iterator[GateFinding]:
             "people who were asked to take part."
         )
         yield GateFinding("public-size-missing", "dataset.public_size", rule, fix, "nothing")
+
+
+@gate("trainable.task", "dataset", "search.public", "privacy.unit", "privacy.accounting")
+def task(draft: Draft) -> Iterator[GateFinding]:
+    """Require the task of the data set's labels, and what a task needs. Labels of the user's own are not read here."""
+    experiment, key = draft.experiment, "trainable.task"
+    chosen, public = experiment.trainable.task, experiment.search.public
+    for data in (experiment.dataset, *([] if public is None else [public])):
+        known = DATASETS.get(data.name) if data.path is None else None
+        if known is None:
+            continue
+        if (known.task == REGRESSION) != (chosen == REGRESSION):
+            what = "numbers" if known.task == REGRESSION else "classes"
+            fix = "Write regression." if known.task == REGRESSION else "Write classification or binary."
+            yield GateFinding("task-mismatch", key, f"the labels of {data.name} are {what}", fix)
+        elif chosen == BINARY and known.classes != 2:
+            rule = f"binary needs two classes, but {data.name} has {known.classes}"
+            yield GateFinding("task-mismatch", key, rule, "Write classification.")
+    if chosen == REGRESSION and experiment.privacy.unit == "user":
+        rule = "a regression needs `unit: record`: no number can mark the labels that a user with few records lacks"
+        yield GateFinding("task-of-users", key, rule, "Write `unit: record`.")
+    if draft.mode.on_release and chosen != CLASSIFICATION:
+        rule = "a release holds classes that went through randomised response, and its loss is the cross-entropy"
+        yield GateFinding("task-mismatch", key, rule, "Write classification.")
 
 
 @gate("dataset", "privacy.unit")
@@ -106,9 +131,12 @@ def protected_scores(draft: Draft) -> Iterator[GateFinding]:
             rule = f"must be at most `privacy.{name} = {whole:g}`, which applies to all records"
             fix = f"Lower it, or raise privacy.{name}."
             yield GateFinding("validation-budget-too-large", f"{at}.{name}", rule, fix)
-    if experiment.search.metric.name != "validation_accuracy":
-        rule = "a protected score must be an accuracy, because one record can change a loss by any amount"
-        fix = "Write validation_accuracy."
+    metric = experiment.search.metric.name
+    if metric in METRICS and METRICS[metric].sensitivity is None:
+        rule = f"no bound is stated on how far one record moves {metric}, so no noise protects it"
+        fix = "Write `protected: false`."
+        if experiment.trainable.task != REGRESSION:
+            fix = "Write validation_accuracy, a count that one record moves by at most 1."
         yield GateFinding("metric-not-protectable", "search.metric.name", rule, fix)
     try:
         size = public_validation_size(experiment.dataset_request())
@@ -119,4 +147,4 @@ def protected_scores(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("validation-empty", f"{at}.fraction", rule, "Raise the fraction.")
 
 
-DATA_GATES: tuple[Gate, ...] = (dataset, block, unit, protected_scores)
+DATA_GATES: tuple[Gate, ...] = (dataset, task, block, unit, protected_scores)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from search_spaces import PARAMETERS, SpaceError
 from search_spaces.domains import is_number
 from trainables.data import DATASETS
+from trainables.tasks import METRICS, REGRESSION
 from tuner.errors import InputError
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
 from tuner.experiment.sections import Component
@@ -16,8 +17,6 @@ from tuner.study.names import PRUNERS, SAMPLERS, canonical_pruner, canonical_sam
 from tuner.study.samplers.ratio import ratio_of
 
 __all__ = ["SEARCH_GATES"]
-
-_METRICS = ("validation_accuracy", "validation_loss")
 
 
 def _component(
@@ -105,10 +104,11 @@ def several_configurations(draft: Draft) -> Iterator[GateFinding]:
         )
 
 
-@gate("search.metric")
+@gate("search.metric", "trainable.task", "dataset")
 def metric(draft: Draft) -> Iterator[GateFinding]:
-    """Require a validation score as the metric, and the right direction (``max`` or ``min``) for it."""
+    """Require a validation score that the task has as the metric, and its direction (``max`` or ``min``)."""
     name, mode = draft.experiment.search.metric.name, draft.experiment.search.metric.mode
+    data, task = draft.experiment.dataset, draft.experiment.trainable.task
     key, fix = "search.metric.name", "Use validation_accuracy or validation_loss."
     if name.startswith("test"):
         rule = "a test score cannot guide a search, because the reported test score would then be too optimistic"
@@ -116,12 +116,18 @@ def metric(draft: Draft) -> Iterator[GateFinding]:
     elif name.startswith("train"):
         rule = "a training score cannot guide a search, because it would reveal training records without a charge"
         yield GateFinding("metric-not-validation", key, rule, fix)
-    elif name not in _METRICS:
-        yield GateFinding("metric-unknown", key, "unknown metric", nearest(name, _METRICS))
-    elif (name == "validation_loss") != (mode == "min"):
-        better, smaller = ("min", "lower") if name == "validation_loss" else ("max", "higher")
-        rule = f"{name} is better when it is {smaller}"
-        yield GateFinding("metric-direction", "search.metric.mode", rule, f"Write {better}.")
+    elif name not in METRICS:
+        yield GateFinding("metric-unknown", key, "unknown metric", nearest(name, METRICS))
+    elif task not in METRICS[name].tasks:
+        rule = f"a {task} has no {name.removeprefix('validation_')}"
+        fix = "Write `metric: {name: validation_loss, mode: min}`, the mean squared error."
+        yield GateFinding("metric-of-task", key, rule, fix if task == REGRESSION else "", name)
+    elif METRICS[name].mode != mode:
+        rule = f"{name} is better when it is {'lower' if METRICS[name].mode == 'min' else 'higher'}"
+        yield GateFinding("metric-direction", "search.metric.mode", rule, f"Write {METRICS[name].mode}.")
+    elif METRICS[name].two_classes and data.path is None and data.name in DATASETS and DATASETS[data.name].classes != 2:
+        rule = f"{name} needs two classes, but {data.name} has {DATASETS[data.name].classes}"
+        yield GateFinding("metric-of-task", key, rule, "Write validation_balanced_accuracy.")
 
 
 @gate("search.space", "search.rungs", "trainable.method")

@@ -9,15 +9,16 @@ Formal guarantees:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, exp, inf, isfinite, log, log1p, log10
 
 from tuner.errors import InputError
 from tuner.privacy.accountant.mechanism import is_real_number, require_delta, require_steps
 
-__all__ = ["NoisyRecords", "calibrate_release"]
+__all__ = ["MARGIN", "NoisyRecords", "calibrate_release", "smallest_epsilon"]
 
-_MARGIN = 1e-13
+MARGIN = 1e-13
 """Absolute loss of double precision in a difference of two probabilities, taken off δ. Measured: below 1e-15."""
 _ROUNDINGS = 200
 
@@ -74,20 +75,7 @@ class NoisyRecords:
     def epsilon(self, delta: float) -> float:
         """Return ε at `delta`, rounded up; `math.inf` if no finite ε is proved."""
         require_delta(delta)
-        target = delta - _MARGIN
-        if target <= 0:
-            return inf
-        low, high = 0.0, 1.0
-        while self.delta(high) > target:
-            low, high = high, 2 * high
-            if high > 1e6:
-                return inf
-        for _ in range(_ROUNDINGS):
-            middle = (low + high) / 2
-            if not low < middle < high:
-                break
-            low, high = (middle, high) if self.delta(middle) > target else (low, middle)
-        return high
+        return smallest_epsilon(self.delta, delta)
 
     def divergence(self, order: float) -> float:
         """Return an upper bound of the Rényi divergence of order a > 1 between the outputs of two records."""
@@ -97,6 +85,22 @@ class NoisyRecords:
         largest = terms[0]
         labels = largest + log1p(exp(terms[1] - largest) + rest * self.changed * exp(-largest))
         return order * self.shift**2 / 2 + labels / (order - 1)
+
+
+def smallest_epsilon(delta_at: Callable[[float], float], delta: float, *, at_most: float = 1e6) -> float:
+    """Return ε at which the falling function `delta_at` reaches `delta`, rounded up; `math.inf` above `at_most`."""
+    target = delta - MARGIN
+    if target <= 0 or delta_at(at_most) > target:
+        return inf
+    low, high = 0.0, min(1.0, at_most)
+    while delta_at(high) > target:
+        low, high = high, min(2 * high, at_most)
+    for _ in range(_ROUNDINGS):
+        middle = (low + high) / 2
+        if not low < middle < high or high - low < 1e-12 * high:
+            break
+        low, high = (middle, high) if delta_at(middle) > target else (low, middle)
+    return high
 
 
 def calibrate_release(*, clip: float, label_share: float, classes: int, epsilon: float, delta: float) -> NoisyRecords:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainables.tasks import METRICS
 from tuner.errors import VerificationError
 from tuner.privacy.accountant.mechanism import SampledGaussian
 
@@ -14,7 +15,7 @@ __all__ = ["EXPORTED", "LIBRARIES", "OWN_WORDS", "CardFacts", "OwnWord", "own_wo
 
 EXPORTED = ("model.safetensors", "experiment.yaml")
 """Files whose hashes a card contains."""
-_SCORES = ("validation_accuracy", "validation_loss", "test_accuracy", "test_loss")
+_SCORES = (*METRICS, *(name.replace("validation", "test", 1) for name in METRICS))
 LIBRARIES = ("torch", "numpy", "opacus", "dp-accounting", "optuna", "ray", "cryptography", "scikit-learn")
 """Libraries whose versions a card contains."""
 _VERSIONS = ("dp-tuner", "python", *LIBRARIES)

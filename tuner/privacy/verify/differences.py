@@ -15,6 +15,8 @@ _RECOMPUTED: Mapping[str, float] = {
     "claim.law_of_the_number_of_runs.probability_of_more": 0.0,
     "claim.model_alone.epsilon": _OF_EPSILON,
     "dataset_budget.epsilon_spent": _OF_EPSILON,
+    "release.label_kept": 0.0,
+    "release.local.epsilon": _OF_EPSILON,
     "spent.epsilon_spent": _OF_EPSILON,
     "spent.epsilon_spent_on_validation": _OF_EPSILON,
     "training_cap.curve.epsilon": _OF_EPSILON,

@@ -39,12 +39,15 @@ RATE: Final = "learning_rate"
 CLIP: Final = "max_grad_norm"
 """Parameter that multiplies the learning rate as far as gradients are clipped."""
 
-_GROWTH: Final = (0.5, 0.4)  # mean and standard deviation of the exponent of the amplitude's growth
+_COUPLING: Final = (0.85, 0.15)  # mean and standard deviation of κ, which is 1 where all gradients are clipped
+_FRACTION_SLOPE: Final = (0.4, 0.4)  # mean and standard deviation of q
+_GROWTH: Final = (0.2, 0.2)  # mean and standard deviation of the exponent of the amplitude's growth
 _NEAR: Final = 0.5  # probability that a proxy's best configuration is near
 _OFFSET: Final = 0.5  # standard deviation of the best log rate's difference from that of a near proxy
 _OTHER_OFFSET: Final = 0.25  # the same of other parameters, in units of their axes
-_SIDES: Final = (1.5, 0.75)  # hill above and below the best rate: too high a rate is worse than too low a one
+_SIDES: Final = (0.8, 1.25)  # hill above and below the best rate: with a budget of steps, too low a rate is worse
 _LEVEL: Final = 3.0  # standard deviation of the level, in standard deviations of the scores
+_OFF: Final = ("laplacian_sigma", "smoothing_radius", "weight_decay")  # no gain over the lower bound was measured
 _OTHER: Final = 0.35  # hill of a parameter other than the learning rate, relative to the learning rate's
 
 
@@ -116,6 +119,22 @@ class Model:
         self._hills = np.array([1.0 if i == self._rate else _OTHER for i in range(len(names))])
         self._free = np.array([0.2 if i in (self._rate, self._clip) else 1.0 for i in range(len(names))])
 
+    def drawn(self, shares: Array, wider: float) -> Array:
+        """Return the coordinates at shares of the prior, whose spreads are widened, within the ranges.
+
+        The rate is drawn around the best one for the clip: the prior knows their product better than either.
+        """
+        found, moved = shares.copy(), 0.0
+        for place in sorted(range(len(shares)), key=lambda place: place == self._rate):
+            axis, width = self.axes.numbers[place], wider * self.spreads[place] * self._units[place]
+            low, high = axis.bounds
+            centre = self.tops[place] if place != self._rate else min(max(self.tops[place] - moved, low), high)
+            edges = ndtr((np.array([low, high]) - centre) / width)
+            found[place] = centre + width * ndtri(edges[0] + shares[place] * (edges[1] - edges[0]))
+            if place == self._clip:
+                moved = _COUPLING[0] * (found[place] - centre)
+        return found
+
     dimension: Final = 12
     """Number of hyper-parameters."""
 
@@ -135,19 +154,17 @@ class Model:
     def at(self, normal: Array) -> Stack:
         """Return the covariances at standard normal hyper-parameters, shape (B, `dimension`)."""
         column = [normal[:, place : place + 1] for place in range(self.dimension)]
-        (slope, slopes), (training, trainings), (coupling, couplings) = (
-            self.prior.slope, self.prior.fraction_slope, self.prior.coupling
-        )  # fmt: skip
+        mean, deviation = self.prior.slope
         return Stack(
             self,
             _Hyper(
-                slope=slope + slopes * column[0],
-                fraction_slope=training + trainings * column[1],
-                coupling=ndtr(coupling + couplings * column[2]),
+                slope=mean + deviation * column[0],
+                fraction_slope=_FRACTION_SLOPE[0] + _FRACTION_SLOPE[1] * column[1],
+                coupling=np.clip(_COUPLING[0] + _COUPLING[1] * column[2], 0.0, 1.2),
                 near=ndtr(column[3]) < self._near,
                 length=np.exp(np.log(0.8) + 0.4 * column[4])[:, :, None],
                 others=np.exp(np.log(1.5) + 0.5 * column[5])[:, :, None],
-                rest=np.exp(np.log(0.5) + 0.6 * column[6])[:, :, None],
+                rest=np.exp(np.log(0.2) + 0.6 * column[6])[:, :, None],
                 effect=np.exp(np.log(0.3) + 1.0 * column[7])[:, :, None],
                 hill=np.exp(0.5 * column[8])[:, :, None],
                 growth=_GROWTH[0] + _GROWTH[1] * column[9],
@@ -168,16 +185,6 @@ class Stack:
     def effect(self) -> Array:
         """Standard deviation of the effect of a trial, shape (B, 1, 1)."""
         return self._hyper.effect
-
-    def fraction_slope(self, unlike: float) -> tuple[float, float]:
-        """Return mean and standard deviation of q on other records, whose q differs by `unlike`."""
-        found = self._hyper.fraction_slope
-        return float(found.mean()), float(np.hypot(found.std(), unlike))
-
-    def coupling(self, unlike: float) -> tuple[float, float]:
-        """Return mean and standard deviation of the probit of κ on other records, whose probit differs by `unlike`."""
-        found = ndtri(np.clip(self._hyper.coupling, 1e-3, 1 - 1e-3))
-        return float(found.mean()), float(np.hypot(found.std(), unlike))
 
     @property
     def slope(self) -> Array:
@@ -274,12 +281,15 @@ def _products(one: Array, other: Array) -> Array:
 
 
 def _top(axis: Number, prior: Prior) -> tuple[float, float]:
-    """Return the coordinate of the prior's median, moved into the range, and its standard deviation."""
+    """Return the coordinate of the prior's median, moved into the range, and its standard deviation.
+
+    A parameter without a recommendation has the centre of its range; one of `_OFF` has the lower bound.
+    """
     low, high = axis.bounds
     centre, half = (low + high) / 2, (high - low) / 2
     known = prior.recommended.get(axis.name)
     if known is None or not known.value > 0:
-        return centre, half / 1.5
+        return low if axis.name in _OFF else centre, half / 1.5
     at = log(known.value) if axis.log else known.value
     spread = known.spread if axis.log else known.spread * known.value
     return min(max(at, low), high), max(spread, 0.05)

@@ -68,11 +68,9 @@ class Prior:
     Attributes:
         noise: noise-to-signal ratio for which the recommendations hold; None for the noise of the observations.
         fraction: fraction of training for which the recommendations hold.
-        recommended: recommendation of each parameter. A parameter without one has the centre of its range, with a
-            spread of half its range.
+        recommended: recommendation of each parameter. A parameter without one has the centre of its range, or the
+            lower bound where no gain over it was measured, with a spread of half its range.
         slope: mean and standard deviation of p, where the best learning rate is proportional to noise^(−p).
-        fraction_slope: the same of q, where it is proportional to fraction^(−q).
-        coupling: mean and standard deviation of the probit of κ, where it is proportional to clip^(−κ).
         proxy: what a public proxy taught, or None.
     """
 
@@ -80,8 +78,6 @@ class Prior:
     fraction: float = 1.0
     recommended: Mapping[str, Recommendation] = field(default_factory=dict)
     slope: tuple[float, float] = (0.5, 0.5)
-    fraction_slope: tuple[float, float] = (0.4, 0.4)
-    coupling: tuple[float, float] = (0.0, 1.0)
     proxy: Proxy | None = None
 
 

@@ -77,8 +77,9 @@ def with_reference(setting: SearchSetting, axes: Axes) -> SearchSetting:
 
 
 def observations(study: Study, setting: SearchSetting, source: str = PRIVATE) -> list[Observation]:
-    """Return the scores of all trials of a study, at every rung. With `source` PUBLIC, the study is one of a proxy.
+    """Return the last score of each trial of a study. With `source` PUBLIC, the study is one of a proxy.
 
+    Earlier scores of a trial share its noise, so they add little, and a trial that was lucky would count for several.
     A training that failed without a score has the worst finite score of all, as one whose model is useless.
     """
     sign = 1.0 if study.direction.name == "MAXIMIZE" else -1.0
@@ -86,7 +87,7 @@ def observations(study: Study, setting: SearchSetting, source: str = PRIVATE) ->
     for trial in study.get_trials(deepcopy=False):
         if not trial.params:  # a run that no sampler has drawn, or a trial that has no values yet
             continue
-        for step, score in _scores(trial, setting.last_step):
+        for step, score in _scores(trial, setting.last_step)[-1:]:
             found.append(_observation(trial, setting, step, sign * score, source))
         if trial.user_attrs.get(views.OUTCOME) == TrialStatus.FAILED.value and not _scores(trial, setting.last_step):
             failed.append(trial)

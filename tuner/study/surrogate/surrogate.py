@@ -8,7 +8,6 @@ from math import exp, isfinite, log, sqrt
 from typing import Final, TypeAlias
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from tuner.study.gaussian_process import Array, Solved, integrate, solve, spread_out
 from tuner.study.suggest import Space
@@ -25,9 +24,10 @@ _MOST: Final = 160
 """Most observations that are used. A trial's last score is kept before its earlier ones."""
 _CANDIDATES: Final = 256
 _LEADERS: Final = 64
+_WIDER: Final = 1.5
+"""First trials fill the prior, whose spreads are widened by this factor."""
 _LINE: Final = 41  # places along an axis, and curves at each hyper-parameter point, for the top on a proxy
 _CURVES: Final = 4
-_UNLIKE: Final = 0.3  # standard deviation of a slope's difference on the private records from that on the proxy
 _CAUTION: Final = 0.5
 """Deduction for risk, in standard deviations of the difference from the safest choice."""
 
@@ -105,17 +105,12 @@ class Surrogate:
 
     @classmethod
     def taught(cls, axes: Axes, public: Sequence[Observation], prior: Prior, *, seed: int = 0) -> Prior:
-        """Return the prior after the scores of a public proxy: its best configuration, and how the best rate moves.
-
-        How the best rate moves with training and with the clip is taken to be almost the same on private records.
-        """
+        """Return the prior after the scores of a public proxy, of which its best configuration is a part."""
         known = cls.fit(axes, [replace(each, source=PRIVATE) for each in public], prior, seed=seed)
         best = known.best(known._model.reference, prior.fraction).parameters
         return replace(
             prior,
             noise=known._model.reference,
-            fraction_slope=known._stack.fraction_slope(_UNLIKE),
-            coupling=known._stack.coupling(_UNLIKE),
             proxy=Proxy(best, {axis.name: known._top(axis, best) for axis in axes.numbers}),
         )
 
@@ -191,11 +186,9 @@ class Surrogate:
         """
         found = [self.first()]
         for shares in spread_out(max(count - 1, 1), self.axes.size, self._seed):
-            for place, axis in enumerate(self.axes.numbers):
-                low, high = axis.bounds
-                centre, width = self._model.tops[place], 1.5 * self._model.spreads[place] * axis.unit
-                edges = ndtr((np.array([low, high]) - centre) / width)
-                at = centre + width * ndtri(edges[0] + shares[place] * (edges[1] - edges[0]))
+            many = len(self.axes.numbers)
+            for place, at in enumerate(self._model.drawn(shares[:many], _WIDER)):
+                low, high = self.axes.numbers[place].bounds
                 shares[place] = min(max((at - low) / (high - low), 0.0), 1.0)
             found.append(dict(self.axes.at(list(shares))))
         return found[:count]

@@ -28,7 +28,13 @@ __all__ = [
     "usual_tolerance",
 ]
 
-TOLERANCES: Final[Mapping[str, float]] = {"validation_accuracy": 0.002, "validation_loss": 0.01}
+TOLERANCES: Final[Mapping[str, float]] = {
+    "validation_accuracy": 0.002,
+    "validation_loss": 0.01,
+    "validation_perplexity": 1.0,
+    "validation_balanced_accuracy": 0.002,
+    "validation_auc": 0.002,
+}
 """Default tolerance of each metric. The tolerance is the smallest difference between scores that matters."""
 
 _OTHERS: Final = ("tpe", "random", "gp")
@@ -185,9 +191,6 @@ def _broken(option: str, value: object) -> tuple[str, str]:
             return f"`{option}` must be a probability above 0 and below 1", f"Write for example {example}."
         case "at_once" if not (whole and value >= 1):  # type: ignore[operator]  # `whole` implies a number
             return "`at_once` must be a whole number of trials, at least 1", "Write for example 2."
-        case "stagger" if not (is_number(value) and 0 <= value <= 1):
-            fix = "Write for example 0.6. With 0, a trial starts as soon as fewer than `at_once` trials run."
-            return "`stagger` must be a fraction of a trial's steps, from 0 to 1", fix
         case "strict" if not isinstance(value, bool):
             return "`strict` must be true or false", ""
         case "others" if not (isinstance(value, str) and names.canonical_sampler(value) in _OTHERS):

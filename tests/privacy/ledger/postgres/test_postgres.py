@@ -12,7 +12,8 @@ from ledgers import TRAINING_STEPS, child, said_by
 from postgres_server import PostgresServer
 
 from tuner.errors import InputError, LedgerCorruptError, LedgerError
-from tuner.privacy.ledger.ledger import DatasetCap, Ledger
+from tuner.privacy.ledger.ledger import Ledger
+from tuner.privacy.ledger.state import DatasetCap
 from tuner.privacy.ledger.stores import open_store, store_exists
 from tuner.privacy.ledger.stores import postgresql as store_postgres
 

@@ -13,7 +13,8 @@ from postgres_server import PostgresServer
 
 from tuner.errors import LedgerCorruptError, LedgerError
 from tuner.privacy.ledger.entries import canonical
-from tuner.privacy.ledger.ledger import DatasetCap, Ledger
+from tuner.privacy.ledger.ledger import Ledger
+from tuner.privacy.ledger.state import DatasetCap
 from tuner.privacy.ledger.stores import Backend, Store, open_store
 from tuner.privacy.ledger.stores import postgresql as store_postgres
 from tuner.report.budget import budget_values

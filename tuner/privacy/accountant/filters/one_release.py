@@ -8,8 +8,9 @@ from math import ceil
 from typing import Any, ClassVar, Self
 
 from tuner.privacy.accountant.filters.base import UNITS, Filter, TrialSteps, Used
-from tuner.privacy.accountant.mechanism import SampledGaussian, require_steps
+from tuner.privacy.accountant.mechanism import SampledGaussian, require_epsilon, require_steps
 from tuner.privacy.accountant.noisy_records import NoisyRecords
+from tuner.privacy.accountant.shuffled_rows import shuffled_epsilon
 
 __all__ = ["OneRelease"]
 
@@ -20,18 +21,21 @@ class OneRelease(Filter):
 
     Formal guarantees:
         The release, and all that is computed from it without the records, is (ε, δ)-DP with ε = `claim(δ)`, for adding
-        or removing a record and for replacing one. Each row protects its record against everyone who sees the row.
+        or removing a record and for replacing one. Without `clone_epsilon`, each row by itself has this (ε, δ) against
+        everyone who sees the row (local). With it, the claim also uses the secret, uniformly random order of the rows.
 
     Args:
         randomiser: what happens to each record.
         rows: number of rows, which is PUBLIC. Missing records are filled up by rows without a record.
+        clone_epsilon: ε₀ at which rows are counted as clones of a record (`shuffled_rows`); None for a local claim.
     """
 
     kind: ClassVar[str] = "one_release"
     label: ClassVar[str] = "one noisy copy of the records, drawn once"
     accounting: ClassVar[str] = (
         "the exact privacy profile of the Gaussian mechanism on the clipped features and of randomised response on the "
-        "label, as one mechanism"
+        "label, as one mechanism; if the order of the rows is used, the smaller of this ε and of the one by clones "
+        "(Feldman, McMillan and Talwar 2021)"
     )
     assumption: ClassVar[tuple[str, str]] = (
         "the release is charged before it is drawn, and drawn once",
@@ -45,9 +49,13 @@ class OneRelease(Filter):
     charged_whole: ClassVar[bool] = True
     randomiser: NoisyRecords
     rows: int
+    clone_epsilon: float | None = None
 
     def __post_init__(self) -> None:
         require_steps(self.rows, minimum=1, name="rows")
+        if self.clone_epsilon is not None:
+            require_epsilon(self.clone_epsilon, name="clone_epsilon")
+            object.__setattr__(self, "clone_epsilon", float(self.clone_epsilon))
 
     @property
     def mechanisms(self) -> tuple[SampledGaussian, ...]:
@@ -60,7 +68,9 @@ class OneRelease(Filter):
 
     def claim(self, delta: float) -> float:
         """Return ε of the release at `delta`; `math.inf` if none is proved."""
-        return self.randomiser.epsilon(delta)
+        if self.clone_epsilon is None:
+            return self.randomiser.epsilon(delta)
+        return shuffled_epsilon(self.randomiser, delta, rows=self.rows, clone_epsilon=self.clone_epsilon)
 
     def units_at(self, order: float) -> int | None:
         """Return the Rényi divergence of the release at `order`, in Rényi units."""
@@ -97,10 +107,11 @@ class OneRelease(Filter):
             "label_epsilon": each.label_epsilon,
             "classes": each.classes,
             "rows": self.rows,
+            "clone_epsilon": self.clone_epsilon,
         }
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
         """Return the filter from its JSON."""
         names = ("clip", "noise", "label_epsilon", "classes")
-        return cls(NoisyRecords(**{name: body[name] for name in names}), body["rows"])
+        return cls(NoisyRecords(**{name: body[name] for name in names}), body["rows"], body["clone_epsilon"])

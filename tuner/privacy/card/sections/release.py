@@ -20,9 +20,9 @@ def _value(subject: Subject) -> dict[str, Any] | None:
         "rows": found.rows,
         "noise_on_features": each.noise,
         "label_kept": each.kept,
-        "local": "each row protects its record with the claimed (ε, δ) against everyone who sees the row, for any two "
-        "values of the record",
-        "order": "the rows are in a secret random order, which the claim does not use",
+        "local": {"epsilon": each.epsilon(subject.search.delta), "delta": subject.search.delta},
+        "order": "the rows are in a secret, uniformly random order, which the claim "
+        + ("does not use" if found.clone_epsilon is None else "uses: each record hides among the rows like it"),
     }
 
 
@@ -35,7 +35,7 @@ RELEASED_RECORDS = CardSection(
         "rows": Field("rows, a public number; the number of records is not shown"),
         "noise_on_features": Field("standard deviation of the noise on each feature"),
         "label_kept": Field("probability that a label is the record's own"),
-        "local": Field("local guarantee"),
+        "local": Field("protection by a row alone, against everyone who sees it, for any two values of the record"),
         "order": Field("order of the rows"),
     },
 )

@@ -14,7 +14,7 @@ from typing import Any
 
 from tuner.privacy.verify.accountant.best_of_runs import Selection, converted_epsilon, renyi
 from tuner.privacy.verify.accountant.loss import Exact, compose_losses
-from tuner.privacy.verify.accountant.noisy_record import release_epsilon
+from tuner.privacy.verify.accountant.noisy_record import release_epsilon, shuffled_release_epsilon
 from tuner.privacy.verify.accountant.one_step import Part, TooLargeError, merged
 
 __all__ = [
@@ -92,7 +92,10 @@ def epsilon_ranges(body: Mapping[str, Any], deltas: Sequence[float]) -> tuple[Ep
             return tuple(EpsilonRange(low, high, most * (1 + _FAR) + _SLACK, how) for low, high, most in ends)
         case "one_release":
             how = "the losses of both outputs of a record on a grid, rounded down and up"
-            return tuple(_around(*release_epsilon(body, delta), how) for delta in deltas)
+            if body["clone_epsilon"] is None:
+                return tuple(_around(*release_epsilon(body, delta), how) for delta in deltas)
+            how += ", or the clones of a record counted one by one"
+            return tuple(_around(*shuffled_release_epsilon(body, delta), how) for delta in deltas)
         case kind:
             raise ValueError(f"a filter must be of a known kind (got {kind!r})")
 

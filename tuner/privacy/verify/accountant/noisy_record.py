@@ -7,18 +7,30 @@ are replaced by their masses on the cell. A mass is a difference of values of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import erfc, exp, isfinite, sqrt
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from math import erfc, exp, isfinite, log, log1p, sqrt
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from tuner.privacy.verify.accountant.one_step import TooLargeError
+
 __all__ = ["release_epsilon"]
+
+Curve: TypeAlias = Callable[[float], float]
 
 _CELLS = 60_000
 _TAIL = 9.0
 """Standard deviations of the noise beyond both means that are cut off. A Gaussian has less than 1.2e-19 beyond."""
 _ROUNDS = 80
+_MOST = 30_000_000
+"""Most numbers of clones that are summed at a time. They need about two gigabytes of memory."""
+_FINE = 1e-6
+"""Relative precision of ε by clones. Logarithms of factorials lose less."""
+_LEAST = -50.0
+"""Least logarithm of the probability of a number of clones that is counted. The others together are below 1e-17."""
+_GRID = tuple(float(each) for each in np.exp(np.linspace(log(5e-4), log(80.0), 240)))
 
 
 def release_epsilon(body: Mapping[str, Any], delta: float) -> tuple[float, float]:
@@ -30,6 +42,12 @@ def release_epsilon(body: Mapping[str, Any], delta: float) -> tuple[float, float
     Raises:
         ValueError: a value is NaN or out of range.
     """
+    lower, upper = _curves(body)
+    return _inverse(lower, delta), _inverse(upper, delta)
+
+
+def _curves(body: Mapping[str, Any]) -> tuple[Curve, Curve]:
+    """Return the two functions that give a lower and an upper bound of δ at ε for one row."""
     clip, noise, label, classes = (float(body[name]) for name in ("clip", "noise", "label_epsilon", "classes"))
     if not (all(map(isfinite, (clip, noise, label, classes))) and min(clip, noise, label) > 0 and classes >= 2):
         raise ValueError(f"a release needs positive, finite numbers and two classes or more (got {dict(body)!r})")
@@ -53,7 +71,86 @@ def release_epsilon(body: Mapping[str, Any], delta: float) -> tuple[float, float
             for share, loss in reports
         )
 
-    return _inverse(lower, delta), _inverse(upper, delta)
+    return lower, upper
+
+
+def shuffled_release_epsilon(body: Mapping[str, Any], delta: float) -> tuple[float, float]:
+    """Return bounds of the proved ε of a release whose rows are in a secret order: by clones, or by a row alone.
+
+    Clones are counted by summing their probabilities from logarithms of factorials. ε is looked for on a grid of its
+    own, from small to large, because the proved δ falls and rises again.
+
+    Raises:
+        TooLargeError: there are too many clones for this accountant.
+        ValueError: a value is NaN or out of range.
+    """
+    clone, rows = float(body["clone_epsilon"]), int(body["rows"])
+    if not (isfinite(clone) and clone > 0 and rows >= 1):
+        raise ValueError(f"clones need a positive ε and a number of rows (got {clone!r} and {rows!r})")
+    local_low, local_high = release_epsilon(body, delta)
+    low_curve, high_curve = _curves(body)
+    counted = _clones(rows - 1, clone)
+    found = []
+    for at_clone, local in ((low_curve(clone), local_low), (high_curve(clone), local_high)):
+        lost = (rows - 1) * exp(-clone) * at_clone
+
+        def total(epsilon: float, lost: float = lost) -> float:
+            return counted.delta(epsilon) + (1 + exp(min(epsilon, 700.0))) * lost
+
+        first = next((each for each in _GRID if each < local and total(each) <= delta), None)
+        if first is None:
+            found.append(local)
+            continue
+        low, high = 0.0, first
+        while high - low > _FINE * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if total(middle) > delta else (low, middle)
+        found.append(min(high, local))
+    return min(found) * (1 - 2 * _FINE), max(found)
+
+
+class _Clones:
+    """Numbers of rows that are like the one or the other value of a record."""
+
+    def __init__(self, others: int, clone: float) -> None:
+        table = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, others + 2)))])
+        counts = np.arange(others + 1)
+        logs = table[others] - table[counts] - table[others - counts]
+        logs = logs - counts * clone + (others - counts) * log1p(-exp(-clone))
+        self._table, self._counts = table, np.flatnonzero(logs > _LEAST)
+        self._chances = np.exp(logs[self._counts])
+        self._known: dict[float, float] = {}
+
+    def delta(self, epsilon: float) -> float:
+        """Return the hockey-stick divergence of k - 1 against k of Bin(N, 1/2), averaged over the number N of clones.
+
+        k is the number of the N + 1 rows that are like the first value. Only the last k add to it.
+        """
+        if epsilon not in self._known:
+            n, table = self._counts[:, None], self._table
+            width = 40 + int(5 * sqrt(float(n.max()) + 1))
+            if width * len(n) > _MOST:
+                raise TooLargeError(f"{width * len(n)} numbers of clones are too many")
+            factor = 1 / (1 + exp(-min(epsilon, 700.0)))
+            k = np.maximum((n + 1) * factor - 1, 0).astype(np.int64) + np.arange(width)[None, :]
+            half = table[n] - n * log(2)
+            one = np.exp(half - _inverse_choose(table, n, k - 1))
+            other = np.exp(half - _inverse_choose(table, n, k))
+            told = np.maximum(one - exp(min(epsilon, 700.0)) * other, 0.0).sum(1)
+            self._known[epsilon] = float((self._chances * told).sum())
+        return self._known[epsilon]
+
+
+def _inverse_choose(table: np.ndarray, n: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """Return log(k!·(n - k)!), infinite outside 0 <= k <= n."""
+    inside = np.clip(k, 0, n)
+    logs: np.ndarray = np.where((k >= 0) & (k <= n), table[inside] + table[n - inside], np.inf)
+    return logs
+
+
+@lru_cache(maxsize=8)
+def _clones(others: int, clone: float) -> _Clones:
+    return _Clones(others, clone)
 
 
 def _reports(label: float, classes: int) -> list[tuple[float, float]]:
@@ -72,7 +169,7 @@ def _masses(edges: np.ndarray, mean: float) -> np.ndarray:
     return masses
 
 
-def _inverse(delta_at: Any, delta: float) -> float:  # noqa: ANN401 - a falling function of ε
+def _inverse(delta_at: Curve, delta: float) -> float:
     """Return the ε at which a falling function passes `delta`; 0 if it is below everywhere."""
     if delta_at(0.0) <= delta:
         return 0.0

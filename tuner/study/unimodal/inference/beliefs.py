@@ -2,13 +2,15 @@
 
 The curves are those of the Gaussian process in `posterior`, which have any shape. Unimodality is used on each of them:
 if a curve has one maximum, it is next to the best point at which there is a trial, and what is further away is not
-higher than what is between. See `_with_one_top`.
+higher than what is between. See `one_top`, which also says how much of this assumption the scores support.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from math import inf, isfinite
 from typing import Final
 
@@ -16,16 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.study.unimodal.inference.axis import GRID, Array, ParameterAxis
-from tuner.study.unimodal.inference.bracket import (
-    LEAST,
-    LOOKS,
-    ModeBracket,
-    bracket,
-    deviation_of_neighbours,
-    threshold,
-)
-from tuner.study.unimodal.inference.posterior import FAR, Posterior, fit
-from tuner.study.unimodal.inference.records import ALONE, Context, Record, Seen, Standing, thinned
+from tuner.study.unimodal.inference.bracket import ModeBracket, bracket_of
+from tuner.study.unimodal.inference.one_top import draw_curves, fitted
+from tuner.study.unimodal.inference.posterior import FAR, Posterior
+from tuner.study.unimodal.inference.records import ALONE, Context, Record, Seen, Standing
 
 __all__ = ["Beliefs", "Rules", "believe"]
 
@@ -40,6 +36,10 @@ _END: Final = 0.5
 
 Beyond its last trial, a curve is known least, and no trial further on can tell more. R = 0 is such an end.
 """
+
+
+_SETTLED: Final = 0.9
+"""If the best complete trial is near the optimum with this probability, the next trial is in the widest gap."""
 
 _COARSE: Final = 13
 """Number of positions of a curve in each context that no trial had (see `Beliefs.near_trial`)."""
@@ -59,16 +59,17 @@ class Rules:
             the trial after these is at 0, unless it is excluded by then.
         at_once: maximum number of running trials. The value of a new trial cannot depend on scores that
             running trials have not reported yet.
-        stagger: the next trial starts after all running trials have taken this fraction of their steps.
         early: fraction of the steps before which a trial is stopped only if its value is too small, because the best
             value increases during training. This rule ends when `enough` trials are complete.
-        enough: number of complete trials after which `early` has no effect.
+        enough: number of complete trials after which `early` has no effect. Before, no trial starts while another one
+            runs, except for the first ones.
         full_from: fraction of the steps up to which trials use fewer smoothing samples than at their end. Up to this
             fraction, a trial is stopped only if its value is too small, because the best value increases with the
             number of samples.
         draws: number of curves drawn from the posterior.
-        unimodal: whether the curve is assumed to have one maximum.
-        final_only: whether to ignore scores from before the end of training.
+        doubt: prior probability that the curve has more than one maximum. Scores increase or decrease it.
+        widest: the search does not end while an interval of the axis that is wider than this has no score. Where the
+            best trial seems to be found, the next trial is in the middle of the widest interval.
         strict: whether to stop only trials outside the bracket of the mode.
     """
 
@@ -78,13 +79,12 @@ class Rules:
     sure: float = 0.9
     starts: tuple[float, ...] | None = None
     at_once: int = 2
-    stagger: float = 0.6
     early: float = 2 / 3
     enough: int = 3
     full_from: float = 0.0
     draws: int = 400
-    unimodal: bool = True
-    final_only: bool = False
+    doubt: float = 0.3
+    widest: float = 0.25
     strict: bool = False
 
     def __post_init__(self) -> None:
@@ -121,10 +121,7 @@ class Beliefs:
     @cached_property
     def posterior(self) -> Posterior | None:
         """Posterior of the curve, or None without records."""
-        records = self.seen.records
-        if self.rules.final_only:
-            records = tuple(record for record in records if record.fraction == 1)
-        return _fitted(records, self.rules.tolerance) if records else None
+        return fitted(self.seen.records, self.rules.tolerance) if self.seen.records else None
 
     @cached_property
     def bracket(self) -> ModeBracket:
@@ -132,7 +129,7 @@ class Beliefs:
 
         The interval is computed from complete trials alone.
         """
-        return self._bracket_at(1.0)
+        return bracket_of(self.last_records)
 
     @property
     def unimodal(self) -> bool:
@@ -168,6 +165,9 @@ class Beliefs:
             return not self.strict_bracket.holds(place) and self.unimodal
         if self.near(place, context) >= self.rules.risk:
             return False
+        gap = None if fraction else self._gap(context, running=True, ignored=place)
+        if gap is not None and abs(gap - place) < 0.5 / GRID:
+            return False  # only a score can tell what is there
         early = fraction < self.rules.early and len(self.seen.standing("complete")) < self.rules.enough
         if early or 0 < fraction <= self.rules.full_from:
             return self.left_of_best(place, context) >= 1 - self.rules.risk
@@ -215,9 +215,11 @@ class Beliefs:
         The error probability is 1 % at each rung, and therefore at most 5 % with up to five rungs. Rungs before
         the end of training can only raise the lower end of the bracket.
         """
-        early = {record.fraction for record in self.seen.records if record.fraction < 1}
-        lows = [self._bracket_at(fraction).low for fraction in early]
-        return replace(self.bracket, low=max([self.bracket.low, *lows]))
+        early: dict[float, list[Record]] = defaultdict(list)
+        for record in self.seen.records:
+            if record.fraction < 1:
+                early[record.fraction].append(record)
+        return replace(self.bracket, low=max([self.bracket.low, *(bracket_of(rows).low for rows in early.values())]))
 
     def best(self) -> int | None:
         """Return the number of the best complete trial according to the mean curve, or None if no trial is complete."""
@@ -238,9 +240,29 @@ class Beliefs:
 
     def surely_found(self) -> bool:
         """Return whether the best complete trial is near the optimum with at least the probability `Rules.sure`."""
+        best = self._best_of_several()
+        return best is not None and self._gap(best.context) is None and self.near_trial(best) >= self.rules.sure
+
+    def _best_of_several(self) -> Standing | None:
+        """Return the best complete trial, or None if fewer than two trials are complete."""
         done = {trial.trial: trial for trial in self.seen.standing("complete")}
         best = self.best()
-        return len(done) >= 2 and best is not None and self.near_trial(done[best]) >= self.rules.sure
+        return None if best is None or len(done) < 2 else done[best]
+
+    def _gap(self, context: Context, *, running: bool = False, ignored: float | None = None) -> float | None:
+        """Return the middle of the widest interval without a score, or None if it is not wider than `Rules.widest`.
+
+        With `running`, trials that run count even if they have no score yet. Trials at `ignored` do not count.
+        """
+        scored = {record.trial for record in self.seen.records}
+        known = [
+            min(max(trial.place, context.low), context.high)
+            for trial in self.seen.trials
+            if trial.place != ignored and (trial.trial in scored or (running and trial.state == "running"))
+        ]
+        edges = sorted({context.low, *known, context.high})
+        left, right = max(pairwise(edges), key=lambda pair: pair[1] - pair[0], default=(0.0, 0.0))
+        return (left + right) / 2 if right - left > self.rules.widest else None
 
     def near_trial(self, trial: Standing) -> float:
         """Return the probability that a trial is near the optimum over all searched parameters.
@@ -248,7 +270,7 @@ class Beliefs:
         The maximum is taken over all contexts that are compared and over `Seen.unexplored`, where nothing may be known.
         """
         found = self.near(trial.place, trial.context)
-        if self.posterior is None or not self.seen.unexplored or found < self.rules.sure:
+        if self.posterior is None or not self.seen.unexplored or found < min(self.rules.sure, _SETTLED):
             return found
         if trial in self._near_anywhere:
             return self._near_anywhere[trial]
@@ -261,12 +283,10 @@ class Beliefs:
 
     def waits(self) -> bool:
         """Return whether the next trial must wait for further reports of running trials."""
-        running = {trial.trial for trial in self.seen.standing("running")}
-        full = len(running) >= self.rules.at_once
-        if full or not self.rules.stagger or len(self.seen.trials) < len(self.rules.first):
-            return full
-        told = {record.trial for record in self.seen.records if record.fraction >= self.rules.stagger}
-        return not running <= told
+        running = len(self.seen.standing("running"))
+        if len(self.seen.trials) < len(self.rules.first) or len(self.seen.standing("complete")) >= self.rules.enough:
+            return running >= self.rules.at_once
+        return running > 0  # so little is known that each whole trial changes where the next one should be
 
     def propose(self, random: np.random.Generator, context: Context = ALONE) -> float:
         """Return the position of the next trial, which is most probably near the best position for its context.
@@ -278,6 +298,9 @@ class Beliefs:
             return start
         if self.posterior is None:
             return float(random.uniform(context.low, context.high))
+        best, gap = self._best_of_several(), self._gap(context, running=True)
+        if best is not None and gap is not None and self.near_trial(best) >= min(self.rules.sure, _SETTLED):
+            return gap
         points = self._eligible(context)
         grid, near = self.rules.axis.grid[points], self._nearly_best(context)[:, points]
         likely = near.mean(0)
@@ -317,25 +340,6 @@ class Beliefs:
         free = (place for place in places if all(abs(place - trial.place) > 1 / GRID for trial in trials))
         return next(free, places[len(trials)])
 
-    def _bracket_at(self, fraction: float) -> ModeBracket:
-        """Return the bracket of the mode from scores at one rung.
-
-        Only the scores that belong to the most frequent context at this rung are used.
-        """
-        rows = self.last_records
-        if fraction < 1:
-            rows = [record for record in self.seen.records if record.fraction == fraction]
-        # Trials at the same position are ordered by number. Sorting by score would make neighbours too similar.
-        rows = sorted(rows, key=lambda row: (row.place, row.trial))
-        every = [row.context for row in rows]
-        often = max(sorted(set(every)), key=every.count, default=ALONE)
-        known = [(row.place, row.score) for row in rows if row.context == often]
-        if len(known) < LEAST:
-            return ModeBracket()
-        places, scores = zip(*known, strict=True)
-        factor = threshold(0.01, max(LOOKS, len(places)), values=len(places))
-        return bracket(places, scores, step=factor * deviation_of_neighbours(places, scores))
-
     @cached_property
     def last_records(self) -> list[Record]:
         """Records of the final scores of the complete trials."""
@@ -360,8 +364,9 @@ class Beliefs:
             raise ValueError("A curve needs at least one record.")
         scored = {record.trial for record in self.seen.records if record.context == context}
         at = sorted({_point(trial.place) for trial in self.seen.trials if trial.trial in scored})
-        one_top = self.rules.unimodal and self.unimodal
-        return _drawn(self.posterior, self._around(context), self.rules.draws, tuple(at) if one_top else ())
+        doubt = self.rules.doubt if self.unimodal else 1.0
+        around = self._around(context)
+        return draw_curves(self.posterior, around, self.rules.draws, tuple(at), doubt, self.rules.tolerance)
 
     def _nearly_best(self, context: Context) -> NDArray[np.bool_]:
         """Return, draw by draw, the positions within the tolerance of the maximum."""
@@ -387,42 +392,6 @@ def _possible(grid: Array, context: Context) -> NDArray[np.bool_]:
 def _point(place: float) -> int:
     """Return the point of the grid that is nearest to a position."""
     return min(max(round(place * (GRID - 1)), 0), GRID - 1)
-
-
-# Costly results are cached, because most decisions between two reports use the same records.
-@lru_cache(maxsize=8)
-def _fitted(records: tuple[Record, ...], tolerance: float) -> Posterior:
-    return fit(thinned(records), tolerance)
-
-
-@lru_cache(maxsize=32)
-def _drawn(posterior: Posterior, contexts: tuple[Context, ...], draws: int, tried: tuple[int, ...]) -> Array:
-    curves = posterior.draws(np.linspace(0.0, 1.0, GRID), contexts, draws)
-    if tried:
-        curves[:, 0] = _with_one_top(curves[:, 0], np.array(tried))
-    return curves
-
-
-def _with_one_top(curves: Array, tried: NDArray[np.int64]) -> Array:
-    """Lower each curve where a single maximum forbids what it shows, by the points at which there are trials.
-
-    If a curve has one maximum, it is between the two neighbours of its best tried point. Beyond a neighbour, it is not
-    higher than at the neighbour.
-
-    Args:
-        curves: shape (draws, points).
-        tried: points at which there are trials, ascending.
-    """
-    points, rows = np.arange(curves.shape[1]), np.arange(len(curves))
-    best = curves[:, tried].argmax(1)
-    left = np.where(best > 0, tried[np.maximum(best - 1, 0)], -1)
-    right = np.where(best < tried.size - 1, tried[np.minimum(best + 1, tried.size - 1)], points.size)
-    most = np.full(curves.shape, np.inf)
-    for side, beyond in ((left, points < left[:, None]), (right, points > right[:, None])):
-        known = (side >= 0) & (side < points.size)
-        height = np.where(known, curves[rows, np.where(known, side, 0)], np.inf)
-        most = np.where(beyond, height[:, None], most)
-    return np.asarray(np.minimum(curves, most))
 
 
 @lru_cache(maxsize=8)

@@ -14,7 +14,7 @@ mode. With any other mode, fewer pairs of blocks could exclude the mode.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, log2, sqrt
 from typing import Final
@@ -24,8 +24,9 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from tuner.study.unimodal.inference.axis import Array
+from tuner.study.unimodal.inference.records import ALONE, Record
 
-__all__ = ["LOOKS", "ModeBracket", "bracket", "deviation_of_neighbours", "threshold"]
+__all__ = ["LOOKS", "ModeBracket", "bracket", "bracket_of", "deviation_of_neighbours", "threshold"]
 
 _BLOCK: Final = 3
 """Maximum number of neighbouring trials in a block."""
@@ -68,6 +69,23 @@ class ModeBracket:
     def holds(self, place: float) -> bool:
         """Return whether the mode may be at this position."""
         return self.low < place < self.high
+
+
+def bracket_of(records: Sequence[Record]) -> ModeBracket:
+    """Return the bracket of the mode from the scores of one rung, with error probability 1 % over all analyses.
+
+    Only the records that belong to the most frequent context are used.
+    """
+    # Trials at the same position are ordered by number. Sorting by score would make neighbours too similar.
+    rows = sorted(records, key=lambda row: (row.place, row.trial))
+    every = [row.context for row in rows]
+    often = max(sorted(set(every)), key=every.count, default=ALONE)
+    known = [(row.place, row.score) for row in rows if row.context == often]
+    if len(known) < LEAST:
+        return ModeBracket()
+    places, scores = zip(*known, strict=True)
+    factor = threshold(0.01, max(LOOKS, len(places)), values=len(places))
+    return bracket(places, scores, step=factor * deviation_of_neighbours(places, scores))
 
 
 def bracket(places: ArrayLike, scores: ArrayLike, *, step: float) -> ModeBracket:

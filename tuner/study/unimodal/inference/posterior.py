@@ -114,6 +114,19 @@ class Posterior:
             first += number
         return np.asarray(self._tolerance * np.concatenate(found)).reshape(-1, len(contexts), grid.size)
 
+    def prior_draws(self, places: Array, count: int) -> Array:
+        """Draw about `count` curves of one context from the prior, with the posterior's length scales and amplitudes.
+
+        The shape is (draws, places).
+        """
+        found = []
+        for point in self._points:
+            number = round(point.weight * count)
+            kernel = _matern(np.abs(places[:, None] - places[None, :]) / point.length) + 2e-6 * np.eye(places.size)
+            size = point.amplitudes[((np.arange(number) + 0.5) * point.amplitudes.size / max(number, 1)).astype(int)]
+            found.append(size[:, None] * (_normal(count, places.size)[:number] @ np.linalg.cholesky(kernel).T))
+        return np.asarray(self._tolerance * np.concatenate(found))
+
     def _crosses(self, grid: Array, contexts: Sequence[Context]) -> list[Array]:
         """Return, for each point, the covariance between records and curves in squared amplitudes.
 
