@@ -12,7 +12,7 @@ import yaml
 import tuner
 from search_spaces import METHODS, PARAMETERS, Domain, Fixed, Scalar, method_parameters
 from search_spaces.optimizers import NOISE_FLOOR
-from search_spaces.schedules import KINDS
+from search_spaces.schedules import GEN, KINDS
 from trainables.hyperparameters import Hyperparameters
 from trainables.methods import STEP_METHODS, from_parameters
 from tuner.experiment import Experiment, parse_experiment, yamlfile
