@@ -50,6 +50,9 @@ EXPLANATIONS: dict[str, str] = {
         "names."
     ),
     "parameter-repeated": "A parameter is given twice, perhaps by its name and by an alias. Remove one of the two.",
+    "own-parameters-invalid": (
+        "`search.space.own` has the parameters of a method of your own, each with a value, a range or a choice."
+    ),
     "parameter-unknown": (
         "The method has no parameter of this name. Check the spelling, choose another method, or remove the parameter."
     ),

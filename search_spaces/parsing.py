@@ -22,7 +22,15 @@ from search_spaces.domains import (
 from search_spaces.errors import DomainError, SpaceError, SpaceProblem
 from search_spaces.methods import METHODS
 from search_spaces.parameter import Parameter
-from search_spaces.spaces import PARAMETERS, SearchSpace, can_be, method_parameters, owner_of
+from search_spaces.spaces import (
+    OWN,
+    PARAMETERS,
+    SearchSpace,
+    can_be,
+    is_own_method,
+    method_parameters,
+    owner_of,
+)
 
 __all__ = ["parse_declared", "parse_domain", "parse_space"]
 
@@ -130,7 +138,12 @@ class _Reader:
     def read(self, key: object, value: object) -> None:
         path: Path = (str(key),)
         name = self._names.get(str(key))
-        if name is None:
+        own = self._method is not None and is_own_method(self._method)
+        if own and key == OWN:
+            self._own(path, value)
+        elif own and str(key).startswith(f"{OWN}."):  # one value of an exported file
+            self._own(path, {str(key).partition(".")[2]: value})
+        elif name is None:
             self._unknown(path, value)
         elif self._is_new(name, path):
             if name == schedules.SCHEDULE.name:
@@ -222,7 +235,7 @@ class _Reader:
             fix = f"Set {_ELSEWHERE[key]} instead. It applies to all trials."
             self._problem("parameter-not-searchable", path, rule, as_yaml(value), fix)
         else:
-            own = () if self._method is None else METHODS[self._method]
+            own = METHODS.get(self._method or "", ())
             self._problem("parameter-unknown", path, "unknown parameter", key, _nearest(key, self._names, own))
 
     def _domain(self, name: str, path: Path, value: object) -> None:
@@ -233,6 +246,27 @@ class _Reader:
         except DomainError as error:
             self._problem(error.code, path, error.rule, error.value, error.fix)
         else:
+            self._domains[name] = domain
+            if unimodal:
+                self._unimodal.add(name)
+
+    def _own(self, path: Path, raw: object) -> None:
+        """Read the parameters of a method of the user's own. Its function decides which names and values it takes."""
+        if not isinstance(raw, Mapping) or not all(str(key).isidentifier() for key in raw):
+            rule = f"{OWN} must be a mapping of the names of the method's own parameters to their domains"
+            self._problem("own-parameters-invalid", path, rule, as_yaml(raw), "Write for example {keep: 0.5}.")
+            return
+        for key, value in raw.items():
+            name, here = f"{OWN}.{key}", (*path, str(key))
+            try:
+                domain, unimodal = parse_declared(value)
+            except DomainError as error:
+                self._problem(error.code, here, error.rule, error.value, error.fix)
+                continue
+            if isinstance(domain, Promoted) or value == "default":
+                rule = f"{name} must be a value, a range or a choice"
+                self._problem("own-parameters-invalid", here, rule, as_yaml(value), "Write its domain.")
+                continue
             self._domains[name] = domain
             if unimodal:
                 self._unimodal.add(name)

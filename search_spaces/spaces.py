@@ -11,7 +11,20 @@ from search_spaces.domains import UNIMODAL, Categorical, Domain, Fixed, Promoted
 from search_spaces.methods import METHODS
 from search_spaces.parameter import Parameter
 
-__all__ = ["DIVIDES", "PARAMETERS", "SearchSpace", "can_be", "default_space", "method_parameters", "owner_of"]
+__all__ = [
+    "DIVIDES",
+    "OWN",
+    "PARAMETERS",
+    "SearchSpace",
+    "can_be",
+    "default_space",
+    "is_own_method",
+    "method_parameters",
+    "owner_of",
+]
+
+OWN = "own"
+"""Key of the parameters of a method of the user's own. Their flat names begin with it and a dot."""
 
 PARAMETERS: dict[str, Parameter] = {
     parameter.name: parameter
@@ -41,9 +54,17 @@ _OWNERS = ("schedule", "optimizer")
 _USUAL_OWNER = {"schedule": "constant", "optimizer": optimizers.SGD}
 
 
+def is_own_method(method: str) -> bool:
+    """Return whether a method is the user's own, ``package.module:function``."""
+    return ":" in method
+
+
 def method_parameters(method: str) -> dict[str, Parameter]:
-    """Return the parameters of ``method`` by name, including shared ones. Raise KeyError if ``method`` is unknown."""
-    own = {parameter.name for parameter in METHODS[method]}
+    """Return the parameters of ``method`` by name, including shared ones. Raise KeyError if ``method`` is unknown.
+
+    Of a method of the user's own, only the shared ones are known.
+    """
+    own = set() if is_own_method(method) else {parameter.name for parameter in METHODS[method]}
     foreign = {parameter.name for other in METHODS.values() for parameter in other} - own
     return {name: parameter for name, parameter in PARAMETERS.items() if name not in foreign}
 
@@ -105,12 +126,12 @@ class SearchSpace:
     @property
     def free(self) -> tuple[str, ...]:
         """Names of the searched parameters on which ε does not depend."""
-        return tuple(name for name in self.searched if not PARAMETERS[name].priced)
+        return tuple(name for name in self.searched if name not in self.priced)
 
     @property
     def priced(self) -> tuple[str, ...]:
         """Names of the searched parameters on which ε depends."""
-        return tuple(name for name in self.searched if PARAMETERS[name].priced)
+        return tuple(name for name in self.searched if name in PARAMETERS and PARAMETERS[name].priced)
 
     def scales(self, name: str) -> tuple[str, ...]:
         """Return the searched parameters that scale the effect of the parameter ``name``.
@@ -149,7 +170,9 @@ class SearchSpace:
         spec: dict[str, Any] = {}
         for name, domain in self.parameters:
             kind, short = schedules.kind_of(name), name.rpartition(".")[2]
-            if kind is None:
+            if name.startswith(f"{OWN}."):
+                spec.setdefault(OWN, {})[short] = self._spec(name, domain)
+            elif kind is None:
                 spec[short] = self._spec(name, domain)
             else:
                 nested.setdefault(kind, {})[short] = self._spec(name, domain)

@@ -36,6 +36,29 @@ EXPLANATIONS: dict[str, str] = {
     "this as a bug.",
     # hyper-parameters; the explanations of other codes are in search_spaces.errors
     "method-unknown": "There is no training method of this name. Check the spelling. The message suggests a name.",
+    "method-not-importable": (
+        "Your own method is a function package.module:function that every worker can import. Check the name and the "
+        "Python path."
+    ),
+    "method-parameters": (
+        "The parameters under `search.space.own` must be those of the function of your own method. Those without a "
+        "default are required."
+    ),
+    "method-stages-invalid": (
+        "The function of your own method must return a mapping with `before_clip`, `after_noise` or both. Sampling, "
+        "clip, noise and normalisation are the engine's, because the guarantee rests on them."
+    ),
+    "method-output-invalid": (
+        "A stage of your own method must return a vector of the shape and type that it gets, with finite numbers."
+    ),
+    "method-depends-on-more": (
+        "A stage of your own method must be a function of its argument: `before_clip` of one sample's gradient, "
+        "and `after_noise` of the noised gradient. What it keeps between calls or draws at random is in no checkpoint, "
+        "and what it keeps of a sample no clip bounds."
+    ),
+    "method-with-corrected-adam": (
+        "The corrected Adam subtracts the variance of the noise, which is not known after a stage of your own."
+    ),
     "parameter-priced": "ε depends on this parameter, so trials do not choose it. Set it in the experiment file.",
     "momentum-with-adam": "Adam has its own averages and takes no momentum. Remove momentum, or use sgd.",
     "augmentation-needs-images": (

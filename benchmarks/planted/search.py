@@ -139,6 +139,15 @@ FAULTS: tuple[Fault, ...] = (
         test="tests/experiment/test_gates.py::test_each_gate_refuses_by_key_and_code_and_lets_its_control_pass",
     ),
     Fault(
+        name="proxy-reads-private-records",
+        breaks="the search on a public proxy trains on the private records, uncharged",
+        file="tuner/runner/proxy.py",
+        old="return replace(prepared, request=request, about=about)",
+        new="return replace(prepared, about=about)",
+        test="tests/cli/test_proxy.py"
+        "::test_the_public_records_are_searched_first_at_no_cost_and_guide_the_committed_run",
+    ),
+    Fault(
         name="settings-of-the-claim-not-hashed",
         breaks="a sweep resumes with other noise than its claim was made for",
         file="tuner/sweep/settings.py",

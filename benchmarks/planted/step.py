@@ -35,6 +35,22 @@ FAULTS: tuple[Fault, ...] = (
         test="tests/trainables/test_stages.py::test_a_batch_that_was_shuffled_cannot_claim_a_subsample",
     ),
     Fault(
+        name="own-stage-sees-the-batch",
+        breaks="a stage of the user's own before the clip gets all samples of a batch at once, and may mix them",
+        file="trainables/engine/per_sample.py",
+        old="    changed = vmap(change)(rows)",
+        new="    changed = change(rows)",
+        test="tests/trainables/test_reference.py::test_each_step_of_a_method_of_ones_own_equals_the_naive_loop",
+    ),
+    Fault(
+        name="own-method-is-not-probed",
+        breaks="the gate probes the sensitivity of DP-SGD in the place of the user's own method",
+        file="trainables/audit/sensitivity.py",
+        old="    settings = from_parameters(method, parameters or {}, batch_size=_BATCH,",
+        new='    settings = from_parameters("dp_sgd", {}, batch_size=_BATCH,',
+        test="tests/trainables/test_own_method.py::test_the_sensitivity_probe_of_the_gate_is_about_the_method",
+    ),
+    Fault(
         name="clip-of-the-mean",
         breaks="the mean norm is clipped and not each record, so one record is not bounded",
         file="trainables/engine/clip.py",

@@ -46,7 +46,7 @@ BENCHMARK = Benchmark(
                 "uneven_noise.ours.stop_right": at_least(0.95, quick=False),
                 "uneven_noise.ours.best_pruned": at_most(0.02, quick=False),
                 "unequal_tops.ours.stop_right": at_least(0.95, quick=False),
-                "unequal_tops.ours.best_pruned": at_most(0.1),
+                "unequal_tops.ours.best_pruned": at_most(0.1, quick=False),
                 "drifting.ours.stop_right": at_least(0.95, quick=False),
                 "drifting.ours.epochs_90": at_most(200, quick=False),
             },

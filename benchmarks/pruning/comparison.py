@@ -20,7 +20,7 @@ from benchmarks.pruning.simulation import BUDGET, Played, one_sweep
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
 
-SWEEPS, QUICK_SWEEPS = 200, 40
+SWEEPS, QUICK_SWEEPS = 200, 15
 CHUNK = 5
 """Sweeps between two looks at the clock in a quick run."""
 LOOKS_AT = (108, 200, 270)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from importlib import import_module
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 import torch
@@ -23,6 +25,22 @@ def here(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> Tune:
     for name in [path.stem for path in EXAMPLES.glob("*.py")]:
         sys.modules.pop(name, None)
     return tune
+
+
+def test_records_model_and_method_of_ones_own(here: Tune) -> None:
+    run_path(str(here.folder / "own_records.py"))
+    cut = ["--set", "search.trials=2", "--set", "trainable.epochs=1"]
+    here("run", "own.yaml", "--local", "--quiet", *cut)
+    here("export", "own")
+    folder = here.folder / "exports" / "own"
+    card = json.loads((folder / "privacy_card.json").read_text())
+    assert card["configuration"]["method"] == "own_method:stages"
+    assert {"own.keep", "own.root"} <= card["configuration"]["parameters"].keys()
+    assumed = [row for row in card["assumptions"] if "own_method:stages" in row["why"]]
+    assert [row["status"] for row in assumed] == ["assumed"]
+    assert "holds" not in next(row["status"] for row in card["assumptions"] if "at most C" in row["assumption"])
+    here("verify", str(folder / "privacy_card.json"))
+    here("plan", str(folder / "experiment.yaml"), "--no-timing")
 
 
 def test_adapters_learn_and_the_public_transformer_stays(here: Tune) -> None:

@@ -74,8 +74,8 @@ def test_the_public_records_are_searched_first_at_no_cost_and_guide_the_committe
 
     experiment = load_experiment(search.experiment)
     setting = search_setting(experiment, (5, 10), plan_from(sweeps.read_json(search.plan), trials=3), search)
-    assert {(each.source, each.fraction) for each in setting.public} == {("public", 0.5), ("public", 1.0)}
-    assert [each.noise for each in setting.public] == pytest.approx([setting.final({})] * 4)
+    assert {(each.source, each.fraction) for each in setting.public} == {("public", 1.0)}
+    assert [each.noise for each in setting.public] == pytest.approx([setting.final({})] * 2)
 
     shown = tune("status", "--json").json["sweeps"]
     assert [(each["sweep"], each["budget"] is None) for each in shown] == [(search.id, False), (search.proxy.id, True)]
@@ -146,6 +146,7 @@ def test_what_cannot_be_a_proxy_is_refused_before_anything_is_charged(tune: Tune
     assert "[public-trials-given-twice]" in refused(privacy__accounting="public")
     assert "[priced-with-public]" in refused(search__space={"learning_rate": 1.0, "batch_size": {"choice": [64, 128]}})
     assert "[public-data-shape]" in refused(search__public={"name": "mnist"})
+    assert "[public-data-private]" in refused(search__public={"name": "digits"})
     flat, labels = np.zeros((100, 8, 8), dtype=np.uint8), np.arange(100) % 10
     np.savez(tune.folder / "flat.npz", x_train=flat, y_train=labels, x_test=flat[:10], y_test=labels[:10])
     assert "[public-records-shape]" in refused(search__public={"name": "open", "path": "flat.npz", "public_size": 200})

@@ -12,12 +12,16 @@ from command_fakes import STEPS, Tune, dies, raising_at, run_until_death
 
 import tuner.runner.public
 from trainables.training import PrivateTraining, TrainingSpec
+from tuner.experiment import load_experiment
+from tuner.plan.plan import plan_from
 from tuner.privacy.accountant.pld import epsilon
 from tuner.runner import start
+from tuner.study.surrogate.stored import choose_by_proxy
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
 from tuner.sweep.identity import admit_open_use
 from tuner.sweep.preflight import prepare
+from tuner.sweep.sweep_study import open_sweep_study, search_setting
 
 PUBLIC_SIZE = 500
 
@@ -83,6 +87,20 @@ def test_one_command_searches_in_public_and_charges_one_run(
     assert str(tune.folder) not in text, "no path of this machine"
     plan = tune("plan", "exports/tiny/experiment.yaml", "--json", "--no-timing").json
     assert (plan["trials"], plan["accounting"]) == (1, "composition")
+
+
+def test_with_the_surrogate_all_public_scores_choose_the_charged_run(tune: Tune, public: dict[str, object]) -> None:
+    told = tune("run", tune.write(**{**public, "search__sampler": "surrogate", "search__pruner": "none"}), "--local")
+    assert "the surrogate of 3 public trials chose" in told.out
+    search, charged = both(tune)
+    experiment = load_experiment(search.experiment)
+    plan = plan_from(sweeps.read_json(search.plan), trials=3)
+    study = open_sweep_study(search, experiment, plan)
+    found = choose_by_proxy(study, experiment.space, search_setting(experiment, plan.rungs, plan), seed=experiment.seed)
+    assert found is not None
+    (run,) = tune("show", charged.id, "--json").json["trials"]
+    assert run["parameters"]["learning_rate"] == pytest.approx(found.parameters["learning_rate"])
+    assert tune.search_state(charged.id).leased_steps == STEPS
 
 
 def check_specs(*specs: TrainingSpec) -> None:

@@ -15,6 +15,7 @@ from command_fakes import Died, Tune, dies, raising_at, run_until_death
 from sealed_fakes import SEALED, draw, made, outside, sealed, the_sweep, write_runs
 
 import tuner.runner.selection
+from trainables.engine.gen import LossProbes
 from trainables.training import PrivateTraining, TrainingSpec
 from tuner.errors import LedgerError, TunerError
 from tuner.privacy.accountant.run_laws import RunLaw
@@ -236,3 +237,44 @@ def test_a_run_that_is_made_again_draws_what_it_drew(tune: Tune, monkeypatch: py
     assert len(first) > 1
     assert len(set(first)) == 1, "the one that was cut off, and made again"
     assert len({each[0] for each in drawn.values()}) == 2
+
+
+def test_a_run_under_gen_that_is_made_again_sets_the_same_rates_and_the_release_tells_both_noises(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rates follow from the probes, whose noise is drawn again from the run's key."""
+    rates: dict[bytes | None, list[list[float]]] = {}
+    init, probe = PrivateTraining.__init__, LossProbes.probe
+    changes: dict[str, Any] = {
+        **SEALED,
+        "search__space": {"schedule": "gen", "clipping": "automatic", "max_grad_norm": {"uniform": [0.8, 1.2]}},
+    }
+
+    def starts(training: PrivateTraining, spec: TrainingSpec, *rest: Any, **more: Any) -> None:  # noqa: ANN401
+        init(training, spec, *rest, **more)
+        rates.setdefault(spec.replay_key, []).append([])
+
+    def notes(probes: LossProbes, *rest: Any, **more: Any) -> float:  # noqa: ANN401
+        found = probe(probes, *rest, **more)
+        next(reversed(rates.values()))[-1].append(found)
+        return found
+
+    monkeypatch.setattr(PrivateTraining, "__init__", starts)
+    monkeypatch.setattr(LossProbes, "probe", notes)
+    with monkeypatch.context() as patch:
+        draw(patch, 2)
+        raising_at(patch, 0, Died, after=3)
+        run_until_death(tune.write(**changes))
+    told = [each for each in rates.values() for each in each if each]
+    assert len(told) == 1
+    entries = tune.entries
+    assert entries == ["open_search", "begin"], "all of it was charged before the first step"
+    tune("resume", "tiny", "--local")
+    assert tune.entries == entries, "the run that is made again is not charged again"
+    first, second = rates.values()
+    assert first[-1][: len(told[0])] == told[0]
+    assert len(set(first[-1])) > 1, "the probes move the rate"
+    assert first[-1] != second[-1]
+    assert tune("export", "tiny", "--json").json["sweep"] == the_sweep(tune).id
+    assert tune("verify", "exports/tiny/privacy_card.json", "--json").json["answer"] == "yes"
+    assert "loss probes" in (tune.folder / "exports/tiny/privacy_card.md").read_text()

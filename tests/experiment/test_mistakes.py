@@ -67,8 +67,14 @@ WRONG: list[tuple[str, str, int, str, str]] = [
     ("rungs: [0.5, 1.0]", "rungs: [1.0, 0.5]", 19, "search.rungs", "rungs-invalid"),
     ("rungs: [0.5, 1.0]", "rungs: [.nan, 1.0]", 19, "search.rungs", "rungs-invalid"),
     ("R: {log_uniform: [1, 40]}", "schedule: {step: {factr: 1}}", 21, "search.space.schedule.step.factr", ELSEWHERE),
-    ("R: {log_uniform: [1, 40]}", "schedule: gen", 22, "search.space.learning_rate", "gen-with-searched-rate"),
-    ("R: {log_uniform: [1, 40]}", "schedule: {choice: [gen, cosine]}", 22, "search.space.learning_rate", ELSEWHERE),
+    ("R: {log_uniform: [1, 40]}", "schedule: gen", 20, "search.space", "nothing-searched"),  # at the rate of the prior
+    (
+        "R: {log_uniform: [1, 40]}",
+        "schedule: {choice: [gen, cosine]}",
+        22,
+        "search.space.learning_rate",
+        "gen-with-searched-rate",
+    ),
     ("name: validation_accuracy", "name: test_accuracy", 23, "search.metric.name", "metric-not-validation"),
     ("name: validation_accuracy", "name: accuracy", 23, "search.metric.name", "metric-unknown"),
     ("mode: max", "mode: min", 23, "search.metric.mode", "metric-direction"),

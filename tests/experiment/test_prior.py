@@ -53,6 +53,25 @@ def test_one_trial_with_the_word_default_is_the_recommended_value() -> None:
     assert named["max_grad_norm"] == Fixed(0.5)
 
 
+def test_a_rate_that_sets_itself_starts_at_the_recommended_one() -> None:
+    def start(*overrides: str, space: str) -> float:
+        domain = dict(of(f"search.space={space}", "search.trials=1", *overrides).space.parameters)["learning_rate"]
+        assert isinstance(domain, Fixed)
+        return float(domain.value)
+
+    experiment = of("search.trials=1")
+    pair = recommended({"learning_rate": "default", "max_grad_norm": "default"}, experiment)
+    found = recommended({"max_grad_norm": 0.5}, experiment)["learning_rate"].value
+    assert start(space="{schedule: gen, C: 0.5}") == pytest.approx(found, rel=0.01)
+    # Automatic clipping makes every gradient as long as C, so rate times C is that of the recommended pair.
+    product = pair["learning_rate"].value * pair["max_grad_norm"].value
+    for clip in (0.5, 2.0):
+        asked = f"{{schedule: gen, clipping: automatic, C: {clip}}}"
+        assert start(space=asked) * clip == pytest.approx(product, rel=0.01)
+    assert start(space="{schedule: {gen: {probe_share: 0.1}}, lr: default, C: 0.5}") == pytest.approx(found, rel=0.01)
+    assert start(space="{schedule: gen, lr: 0.3}") == 0.3
+
+
 @pytest.mark.parametrize(("optimizer", "published"), [("adam", 0.001), ("sgd", 0.15)])
 @pytest.mark.parametrize("epsilon", [0.3, 3.0])
 @pytest.mark.parametrize("batch", [256, 4096])

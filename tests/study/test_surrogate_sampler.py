@@ -20,7 +20,7 @@ from tuner.study.samplers.make import make_sampler
 from tuner.study.suggest import OptunaSuggest
 from tuner.study.surrogate.observations import Prior
 from tuner.study.surrogate.setting import SearchSetting
-from tuner.study.surrogate.stored import choose_final, observations
+from tuner.study.surrogate.stored import choose_by_proxy, choose_final, observations
 from tuner.sweep.sweep_study import search_setting
 
 RUNGS = (25, 50, 100)
@@ -91,6 +91,22 @@ def test_a_search_of_twelve_trials_ends_near_the_best_for_its_own_and_for_anothe
         lost["final"].append(surface.regret(best.parameters, 0.5))
     assert np.mean(lost["own"]) < np.mean(lost["random"])
     assert np.mean(lost["final"]) < 2.0
+
+
+def test_the_charged_run_after_a_public_search_is_not_the_luckiest_trial() -> None:
+    """The control is the public trial with the best score, which luck of 3 points chose."""
+    lost: dict[str, list[float]] = {"surrogate": [], "luckiest": []}
+    for seed in range(8):
+        surface, random = Surface.drawn(np.random.default_rng(seed), 0.5), np.random.default_rng(seed)
+        study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=seed))
+        for _ in range(10):
+            trial = study.ask()
+            study.tell(trial, surface.score(SPACE.sample(OptunaSuggest(trial)), 1.0) + random.normal(0.0, 3.0))
+        chosen = choose_by_proxy(study, SPACE, PLAIN)
+        assert chosen is not None
+        lost["surrogate"].append(surface.regret(chosen.parameters, 1.0))
+        lost["luckiest"].append(surface.regret(study.best_params, 1.0))
+    assert np.mean(lost["surrogate"]) < 0.8 * np.mean(lost["luckiest"])
 
 
 def test_the_last_score_of_every_trial_is_observed_with_its_error_and_a_failed_training_as_the_worst() -> None:

@@ -18,7 +18,7 @@ from training_fakes import EXACT, MARK, CountingCharge, MakeSpec, Trained, marke
 import trainables.models
 import trainables.training
 from trainables.data import DatasetRequest, Splits
-from trainables.engine import batches
+from trainables.engine import batches, losses
 from trainables.engine.objective import Points
 from trainables.engine.per_sample import PerSampleGradients
 from trainables.engine.step import PrivateStep
@@ -195,9 +195,44 @@ class Rows(nn.Module):
         return found
 
 
-@pytest.mark.parametrize("unit", ["record", "user"])
+GEN = {"schedule": "gen", "learning_rate": 0.1}
+
+
+def test_under_gen_weights_and_rates_are_those_of_a_training_without_the_record_out_of_range(
+    make_spec: MakeSpec, charge: CountingCharge, fake_data: Splits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit over a whole training: the record adds zero to the gradients and to the loss probes."""
+    monkeypatch.setattr(trainables.models, "check_domain", lambda *_, **__: None)
+    monkeypatch.setattr(trainables.training, "refuse_raising", lambda *_: None)
+    rng = np.random.default_rng(0)
+    x = torch.tensor(rng.integers(0, 10, (61, 2)), dtype=torch.float32)
+    y = torch.tensor(rng.integers(0, 3, 61))
+    x[60] = 11
+    held = {"x_validation": x[:9], "y_validation": y[:9]}
+
+    def after(many: int, **parameters: object) -> tuple[Tensor, float]:
+        splits = replace(fake_data, x_train=x[:many], y_train=y[:many], **held)
+        spec = make_spec(model=f"{__name__}:Rows", parameters={**GEN, **parameters}, **EXACT)
+        training = PrivateTraining(spec, charge, splits=splits)
+        training.run_to(20)
+        assert training._probes is not None
+        return raw(training), training._probes.rate
+
+    weights, rate = after(60)
+    assert rate != GEN["learning_rate"], "the probes moved it"
+    theirs = after(61)
+    assert torch.equal(theirs[0], weights)
+    assert theirs[1] == rate
+    monkeypatch.setattr(losses, "RAISED", ())
+    with pytest.raises(IndexError):  # the control: the probes' own passes are guarded, not the gradients' alone
+        after(61)
+
+
+@pytest.mark.parametrize(
+    ("unit", "parameters"), [("record", {}), ("user", {}), ("record", GEN), ("user", GEN)], ids=lambda each: str(each)
+)
 def test_what_a_trial_shows_is_the_same_with_a_record_out_of_range(
-    unit: str, tmp_path: Path, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+    unit: str, parameters: dict[str, object], tmp_path: Path, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(0)
 
@@ -216,7 +251,9 @@ def test_what_a_trial_shows_is_the_same_with_a_record_out_of_range(
             records_per_user=2,
             validation_fraction=0.25,
         )
-        spec = make_spec(model=f"{__name__}:Rows", dataset=request, score_noise=3.0, sample_rate=0.5)
+        spec = make_spec(
+            model=f"{__name__}:Rows", dataset=request, score_noise=3.0, sample_rate=0.5, parameters=parameters
+        )
         loop = TrainingLoop(
             PrivateTraining, spec, CountingCharge(), folder=folder, trial_id="a", rung_steps=(5, 10, 20)
         )

@@ -27,7 +27,8 @@ from trainables.engine.step import Mechanism, PrivateStep, noise_variance
 from trainables.engine.sums import LARGE as LARGE_SUMS
 from trainables.engine.sums import SMALL as SMALL_SUMS
 from trainables.hyperparameters import Hyperparameters
-from trainables.methods import METHODS, STEP_METHODS, from_parameters
+from trainables.methods import STEP_METHODS, from_parameters
+from trainables.own_method import OwnMethod
 from trainables.start import freeze_layers
 
 RECORDS, STEPS, SAMPLE_RATE, BATCH, NOISE, CLIP = 12, 3, 0.6, 7, 0.3, 1.06
@@ -111,6 +112,14 @@ def make_records(kind: str = "linear") -> tuple[Tensor, Tensor]:
     return inputs * scales[:, None, None, None], torch.randint(0, 3, (RECORDS,), generator=generator)
 
 
+def own_stages(_layout: object, *, power: float) -> dict[str, Any]:
+    """A method of the user's own whose two stages need the whole vector, and act on no other."""
+    return {
+        "before_clip": lambda gradient: gradient / (gradient.norm() + 0.1) ** power,
+        "after_noise": lambda gradient: gradient - power * gradient.mean(),
+    }
+
+
 class Naive:
     """DP-SGD and its relatives as the papers write them: one sample, one gradient, one autograd call at a time."""
 
@@ -179,6 +188,12 @@ class Naive:
             return torch.cat([part / max(1.0, float(part.norm()) / bound) for part in torch.split(gradient, sizes)])
         return gradient / max(1.0, norm / limit)
 
+    def own(self, stage: str, gradient: Tensor) -> Tensor:
+        """Apply a stage of the user's own method to one vector."""
+        if not isinstance(self.settings, OwnMethod):
+            return gradient
+        return own_stages(None, **self.settings.own)[stage](gradient)
+
     def smoothed(self, gradient: Tensor) -> Tensor:
         sigma = self.option("laplacian_sigma", 0.0)
         if sigma == 0:
@@ -228,9 +243,10 @@ class Naive:
         total = torch.zeros_like(theta)
         for place, mine in enumerate(batch):
             own = views[most * place : most * place + len(mine)]
-            total += self.clipped(self.gradient_of_one(theta, own, targets[mine], perturbations, most=most))
+            found = self.gradient_of_one(theta, own, targets[mine], perturbations, most=most)
+            total += self.clipped(self.own("before_clip", found))
         total += (1 + self.slack) * deviation * normals(self.secret, len(theta))
-        direction = self.smoothed(total / settings.batch_size)
+        direction = self.own("after_noise", self.smoothed(total / settings.batch_size))
         decay = self.option("weight_decay", 0.0) if self.option("weight_decay_mode", "") == "decoupled" else 0.0
         if settings.optimizer == "adam_corrected":
             self.put(theta * (1 - rate * decay) - rate * self.corrected(direction, (1 + self.slack) * deviation))
@@ -272,7 +288,7 @@ def assert_same_steps(
     model = make_model(kind).to(dtype)
     layout = Layout.of(model)
     theta = layout.flatten(model)
-    stages = METHODS[method].stages(settings, layout)
+    stages = settings.stages(layout)
     inputs, targets = make_records(kind)
     inputs = inputs.to(dtype)
     naive = Naive(make_model(kind), settings, views=views_of(settings), drawn=dtype)
@@ -326,6 +342,18 @@ def merged(*options: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(("method", "kind", "dtype", "options"), [(*case[:3], case[3:]) for case in CASES])
 def test_each_step_equals_the_naive_loop(method: str, kind: str, dtype: torch.dtype, options: tuple[Any, ...]) -> None:
     assert_same_steps(method, kind, dtype, merged(*options))
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "options"),
+    [(*row[:2], row[2:]) for row in pairs((*MODELS, "frozen"), DTYPES, OPTIMIZERS[:3], *COMMON[1:])],
+)
+def test_each_step_of_a_method_of_ones_own_equals_the_naive_loop(
+    kind: str, dtype: torch.dtype, options: tuple[Any, ...]
+) -> None:
+    """`before_clip` gets the gradient of one sample, views included, and `after_noise` the noised one."""
+    choice = {"own.power": 0.25, **merged(*options)}
+    assert_same_steps(f"{__name__}:own_stages", kind, dtype, choice, clip=0.35 if kind == "frozen" else 1.2)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ samples that two batches share the same random views. So the two sums differ by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
@@ -209,19 +209,26 @@ class SensitivityProbe:
 
 
 def check_sensitivity(
-    module: nn.Module, source: PerSampleSource, *, input_shape: tuple[int, ...], classes: int
+    module: nn.Module,
+    source: PerSampleSource,
+    *,
+    input_shape: tuple[int, ...],
+    classes: int,
+    method: str = "dp_sgd",
+    parameters: Mapping[str, object] | None = None,
 ) -> None:
     """Raise GateError if one public record moves the clipped sum of a model's gradients further than C.
 
-    The probe is a test on random and hostile inputs and no proof: a model may mix samples for other inputs only.
+    The probe is a test on random and hostile inputs and no proof: a model or a method of the user's own may mix samples
+    for other inputs only.
     """
-    settings = from_parameters("dp_sgd", {}, batch_size=_BATCH, steps=1, noise_multiplier=1.0)
+    settings = from_parameters(method, parameters or {}, batch_size=_BATCH, steps=1, noise_multiplier=1.0)
     probe = SensitivityProbe(module, source, settings)
     for moved in probe.probe(input_shape, classes, records=_RECORDS, generator=torch.Generator().manual_seed(0)):
         if not moved.within:
             raise GateError(
                 "sensitivity-exceeded",
-                f"One record must move the sum of the clipped gradients of {type(module).__name__} by at most the "
-                f"clipping norm ({moved.record} moved it by {moved.length / moved.bound:.3g} times as much). A model "
-                "must compute every sample alone, whatever the other samples are.",
+                f"One record must move the sum of the clipped gradients of {type(module).__name__} with {method} by at "
+                f"most the clipping norm ({moved.record} moved it by {moved.length / moved.bound:.3g} times as much). "
+                "Model and method must compute every sample alone, whatever the other samples are.",
             )

@@ -94,6 +94,14 @@ class PerSampleGradients:
 class PerSampleSource(Protocol):
     """Source of the per-sample gradients of one model and one loss."""
 
+    @property
+    def module(self) -> nn.Module:
+        """The model."""
+
+    @property
+    def layout(self) -> Layout:
+        """The trainable parameters of the model."""
+
     def chunks(
         self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1
     ) -> Iterator[PerSampleGradients]:
@@ -146,11 +154,45 @@ class TorchFuncSource:
                 part.mul_(points.scale / copies)
                 if name in decay:
                     part.add_(decay[name])
-            layers = tuple((Explicit({name: total[name]}), {name: name}) for name in self.layout.names)
-            yield PerSampleGradients(layers, self.layout)
+            yield self._finished(total)
+
+    def _finished(self, total: dict[str, Tensor]) -> PerSampleGradients:
+        """Return the gradients of a chunk from those of each parameter, shape (B, *shape), by name."""
+        layers = tuple((Explicit({name: total[name]}), {name: name}) for name in self.layout.names)
+        return PerSampleGradients(layers, self.layout)
 
     def _loss_of_one(self, parameters: dict[str, Tensor], copies: Tensor, y: Tensor) -> Tensor:
         return self.loss(functional_call(self.module, parameters, (copies,)), y)
+
+
+@dataclass(frozen=True)
+class _ChangedSource(TorchFuncSource):
+    """Source whose per-sample gradients are changed by a function, each alone."""
+
+    change: Callable[[Tensor], Tensor] = lambda gradient: gradient
+
+    def _finished(self, total: dict[str, Tensor]) -> PerSampleGradients:
+        rows = torch.cat([total[name].flatten(1) for name in self.layout.names], dim=1)
+        parts = torch.split(each_alone(self.change, rows), list(self.layout.sizes), dim=1)
+        shapes = zip(self.layout.names, self.layout.shapes, parts, strict=True)
+        return super()._finished({name: part.reshape(len(rows), *shape) for name, shape, part in shapes})
+
+
+def each_alone(change: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+    """Return `change` of each row of a (B, d) matrix. The function sees one row, and draws no random numbers.
+
+    Raises:
+        RuntimeError: the function asks for a value, draws random numbers or returns another shape.
+    """
+    changed = vmap(change)(rows)
+    if not isinstance(changed, Tensor) or changed.shape != rows.shape:
+        raise RuntimeError(f"the gradient of a sample must keep its shape {tuple(rows.shape[1:])}")
+    return changed
+
+
+def changed_before_clip(source: PerSampleSource, change: Callable[[Tensor], Tensor]) -> PerSampleSource:
+    """Return a source of the same model whose gradients `change` replaces, one sample at a time, before the clip."""
+    return _ChangedSource(source.module, source.layout, loss=getattr(source, "loss", cross_entropy), change=change)
 
 
 def _group(names: Mapping[str, str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -17,7 +17,7 @@ from trainables.engine.clip import CLIPPINGS
 from trainables.engine.gen import LossProbes
 from trainables.engine.noise import add_noise
 from trainables.engine.objective import Objective, Plain, Points
-from trainables.engine.per_sample import IGNORED, PerSampleSource
+from trainables.engine.per_sample import IGNORED, PerSampleSource, changed_before_clip
 from trainables.engine.postprocess import Postprocess, unchanged
 from trainables.engine.random import Generator
 from trainables.engine.sampling import poisson_batch, user_records
@@ -91,6 +91,8 @@ class Stages:
         objectives: (step, objective) pairs with rising steps from 0, fixed in advance. An objective chooses the points
             at which the loss is evaluated, from public randomness, before the clip. It is used from its step until the
             step of the next pair.
+        before_clip: function of the gradient of one sample, shape (d,), that returns what is clipped in its place. It
+            must depend on this gradient alone (`trainables.own_method`).
         augmentation: random views of the inputs before the clip, from SECRET randomness
             (`trainables.engine.augmentation`). None for no augmentation.
         weight_decay_before_clipping: λ of g_i ← g_i + λθ.
@@ -101,6 +103,7 @@ class Stages:
     """
 
     objectives: tuple[tuple[int, Objective], ...] = ((0, Plain()),)
+    before_clip: Callable[[Tensor], Tensor] | None = None
     augmentation: RandomViews | None = None
     weight_decay_before_clipping: float = 0.0
     postprocess: Postprocess = unchanged
@@ -156,7 +159,7 @@ class PrivateStep:
         self._mechanism = mechanism
         self.noise_draws = 0
         self._stages = stages
-        self._source = source
+        self._source = source if stages.before_clip is None else changed_before_clip(source, stages.before_clip)
         self._update = update
         self._secret = secret
         self._public = public

@@ -9,11 +9,12 @@ from importlib import import_module
 from typing import Any, Final
 
 from search_spaces import PARAMETERS
-from search_spaces.spaces import can_be
+from search_spaces.spaces import OWN, can_be, is_own_method
 from trainables.checks import near_name_hint
 from trainables.engine.schedules import SCHEDULE_KEYS, ScheduleSettings
 from trainables.errors import HyperparameterError
 from trainables.hyperparameters import PRICED, Hyperparameters
+from trainables.own_method import OwnMethod
 from trainables.promotion import Promotion
 
 __all__ = ["METHODS", "STEP_METHODS", "from_parameters"]
@@ -52,6 +53,16 @@ def from_parameters(
         HyperparameterError: the method or a name is unknown, a name is in PRICED or of another optimizer, or a value is
             illegal.
     """
+    if is_own_method(method):
+        return _own_method(
+            method,
+            parameters,
+            batch_size=batch_size,
+            steps=steps,
+            noise_multiplier=noise_multiplier,
+            optimizer=optimizer,
+            momentum=momentum,
+        )
     if method not in METHODS:
         hint = near_name_hint(method, METHODS) or f" The methods are {', '.join(METHODS)}."
         raise HyperparameterError("method-unknown", f"There is no method {method!r}.{hint}")
@@ -72,6 +83,14 @@ def from_parameters(
     }
     values |= {"schedule": _schedule(parameters)}
     return kind(**values, batch_size=batch_size, steps=steps, noise_multiplier=noise_multiplier)
+
+
+def _own_method(method: str, parameters: Mapping[str, object], **others: Any) -> OwnMethod:  # noqa: ANN401 - of `from_parameters`
+    """Return the hyper-parameters of a method of the user's own. Its own parameters have names such as ``own.keep``."""
+    own = {name: value for name, value in parameters.items() if name.startswith(f"{OWN}.")}
+    shared = from_parameters("dp_sgd", {name: value for name, value in parameters.items() if name not in own}, **others)
+    values = {each.name: getattr(shared, each.name) for each in fields(shared)}
+    return OwnMethod(**values, function=method, own={name.partition(".")[2]: value for name, value in own.items()})  # type: ignore[misc]
 
 
 def _is_promotable(name: str) -> bool:

@@ -25,7 +25,6 @@ from trainables.release.loss import debiased_cross_entropy, label_weights
 from trainables.rungs import writing_checkpoint
 from trainables.scoring import answers, exact_scores
 from trainables.spec import TrainingSpec
-from trainables.start import read_start
 from trainables.tasks import CLASSIFICATION
 
 __all__ = ["ReleasedTraining", "first_linear", "read_release"]
@@ -107,8 +106,6 @@ class ReleasedTraining:
             activation=spec.activation,
             normalization=spec.normalization,
             seed=spec.seed,
-            weights=None if spec.start is None else read_start(spec.start.path, sha256=spec.start.sha256).weights,
-            freeze=spec.freeze,
         )
         if found.feature_gain != 1:
             first_linear(self._model)

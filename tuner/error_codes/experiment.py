@@ -17,6 +17,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
     2: {
         "release-searched": "A setting of the release must be one number. Each value would need a release of its own, "
         "and each release is charged like the first.",
+        "start-with-release": "Any number of searches train on a release, and its entry in the ledger is made once. So "
+        "the card of a later search could not name the public weights of that search. Remove `start` and `freeze`.",
         "release-method": "Methods that train on a release need `accounting: release`, and no other method has it.",
         "release-unused": "`privacy.release` has no effect without `accounting: release`. Remove it.",
         "release-published": "The theorem of the input perturbation paper is false, so its noise guarantees nothing. "

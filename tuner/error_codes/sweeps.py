@@ -91,6 +91,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "sealed-runs-hidden": "The guarantee of a sealed search covers the winner alone. Other runs, or their number, "
         "would reveal more than was charged, so only the winner can be shown.",
         "trial-not-found": "No trial of the sweep has this number or id. `tune show SWEEP` lists the trials.",
+        "method-code-failed": "The code of your own method failed on made-up gradients. `before_clip` may use torch "
+        "operations only, and may not ask for values, because it runs for all samples of a batch at once.",
         "model-code-failed": "The code of your own model failed on inputs of this shape. Fix the code, or use another "
         "data set.",
         "train-not-private": "`tune train` writes a privacy card. Use `tune run` for a study without privacy.",

@@ -16,6 +16,7 @@ from search_spaces import PARAMETERS, DomainError, Fixed, parse_domain
 from search_spaces.domains import is_number
 from search_spaces.optimizers import NOISE_FLOOR, OPTIMIZER, SGD
 from search_spaces.prior import Recommended, Setting, recommend
+from search_spaces.schedules import GEN
 from trainables.data import info, public_train_size
 from trainables.errors import DatasetError
 from trainables.model_sizes import dimension_of, family_of
@@ -62,9 +63,10 @@ def with_prior(raw: Mapping[str, object], experiment: Experiment) -> dict[str, o
 
     If there is only one trial, the value is the prior's median. Nothing changes where the prior knows too little, for
     example because the data set is unknown, which a gate reports. If the optimizer is searched, the domain contains the
-    domains of all its options.
+    domains of all its options. The schedule gen, whose rate is not searched, starts at the median.
     """
     names = {alias: name for name in _FILLED for alias in (name, *PARAMETERS[name].aliases)}
+    raw = _with_start(raw, experiment)
     wanted = [key for key, value in raw.items() if value == "default" and names.get(key) is not None]
     one = experiment.search.trials == 1
     found = [_found(raw, experiment, each) for each in optimizers_of(raw, experiment)] if wanted else []
@@ -74,6 +76,30 @@ def with_prior(raw: Mapping[str, object], experiment: Experiment) -> dict[str, o
         else value
         for key, value in raw.items()
     }
+
+
+def _with_start(raw: Mapping[str, object], experiment: Experiment) -> Mapping[str, object]:
+    """Return the space with the starting rate of the schedule gen, if the file names none and the prior knows one.
+
+    If gen is one of several schedules, nothing changes.
+
+    Automatic clipping gives each gradient the length C, as flat clipping does if C is small. So the product of rate and
+    C is that of the recommended pair.
+    """
+    asked = raw.get("schedule")
+    kinds = list(asked) if isinstance(asked, Mapping) else [asked]
+    keys = [key for key in ("learning_rate", *PARAMETERS["learning_rate"].aliases) if key in raw]
+    if kinds != [GEN] or any(raw[key] != "default" for key in keys):
+        return raw
+    automatic = raw.get("clipping") == "automatic"
+    known = recommended({**raw, "max_grad_norm": "default"} if automatic else raw, experiment)
+    if "learning_rate" not in known:
+        return raw
+    start = known["learning_rate"].value
+    clip = next((key for key in ("max_grad_norm", *PARAMETERS["max_grad_norm"].aliases) if key in raw), None)
+    if automatic and (clip is None or raw[clip] != "default") and "max_grad_norm" in known:
+        start *= known["max_grad_norm"].value / _middle(raw, "max_grad_norm", 1.0)
+    return {**{key: value for key, value in raw.items() if key not in keys}, "learning_rate": _rounded(start)}
 
 
 def optimizers_of(raw: Mapping[str, object], experiment: Experiment) -> tuple[str, ...]:

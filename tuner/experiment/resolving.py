@@ -7,6 +7,7 @@ from dataclasses import MISSING, fields
 from search_spaces import PARAMETERS, Domain, Fixed, Scalar, SearchSpace, method_parameters
 from search_spaces.spaces import can_be, owner_of
 from trainables.engine.schedules import SCHEDULE_KEYS, ScheduleSettings
+from trainables.hyperparameters import Hyperparameters
 from trainables.methods import METHODS
 from tuner.experiment.sections import TrainableSection
 
@@ -34,7 +35,8 @@ def with_defaults(space: SearchSpace, *, method: str) -> SearchSpace:
 def hyperparameter_defaults(method: str) -> dict[str, Scalar]:
     """Return the defaults of a method's hyper-parameters by name, without parameters that affect the budget."""
     settings = ScheduleSettings()
-    values = {each.name: each.default for each in fields(METHODS[method]) if each.default is not MISSING}
+    kind = METHODS.get(method, Hyperparameters)  # a method of the user's own has what every method has
+    values = {each.name: each.default for each in fields(kind) if each.default is not MISSING}
     values["schedule"] = settings.kind
     values["activation"] = TrainableSection.model_fields["activation"].default
     values |= {key: getattr(settings, name) for key, (_, name) in SCHEDULE_KEYS.items()}

@@ -42,7 +42,7 @@ privacy:
   noise_multiplier: auto              # the smallest with which all that is planned fits
 search:
   trials: 12
-  # commit: 0.1                       # of composition: cheap trials, then one run with nine tenths of the budget
+  # commit: 0.05                      # of composition: cheap trials, then one run with the rest of the budget
   sampler: tpe                        # surrogate, tpe, random, grid, gp, unimodal
   pruner: none                        # none, median, asha, unimodal, …
   rungs: 3                            # reports of a trial, or the fractions of its steps

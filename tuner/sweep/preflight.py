@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from search_spaces import Fixed
+from search_spaces.spaces import is_own_method
 from trainables.data import DatasetInfo, DatasetRequest, budget_owner, check_present, info
 from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
@@ -26,6 +27,7 @@ from tuner.plan.comparison import Comparison, choose
 from tuner.plan.plan import Plan, make_plan
 from tuner.sweep.folder import storage_unwritable
 from tuner.sweep.identity import names_in_ledger
+from tuner.sweep.own_method import check_method
 from tuner.sweep.start_weights import refuse_trained_here, start_file, with_start_hash
 from tuner.sweep.sweep_study import check_search
 
@@ -221,8 +223,10 @@ def check_model(prepared: ReadySearch) -> None:
                     first_linear(module)
                 if ":" in prepared.experiment.trainable.model:
                     check_sensitivity(module, source, input_shape=about.input_shape, classes=about.classes)
+                if is_own_method(prepared.experiment.trainable.method):
+                    check_method(prepared.experiment, about, module, source)
     except TrainableError as error:
-        where = _place_of_model(prepared)
+        where = _place_of_model(prepared, "method" if error.code.startswith("method-") else "model")
         raise InputError(error.code, "\n".join(f"{where}: {line}" for line in error.message.splitlines())) from error
 
 
@@ -256,9 +260,10 @@ def build_model(
 
 
 def find_own_model(experiment: Experiment) -> None:
-    """Let the code of a user's own model be imported from the current folder, as installed programs do not."""
+    """Let the code of a user's own model or method be imported from the current folder."""
     here = str(Path.cwd())
-    if ":" in experiment.trainable.model and here not in sys.path:
+    own = ":" in experiment.trainable.model or is_own_method(experiment.trainable.method)
+    if own and here not in sys.path:
         # The folder is last in the path, so that no file in it hides a library. Ray's workers get the path too.
         sys.path.append(here)
 
@@ -283,12 +288,12 @@ def running_own_model(prepared: ReadySearch) -> Iterator[None]:
         ) from error
 
 
-def _place_of_model(prepared: ReadySearch) -> str:
-    """Return ``file:line: trainable.model``, or the option that set the model."""
+def _place_of_model(prepared: ReadySearch, key: str = "model") -> str:
+    """Return ``file:line: trainable.model``, or the option that set the model. `key` may name the method instead."""
     try:
         text = prepared.path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError):  # the file was read before and has been removed since
-        return f"{prepared.path}: trainable.model"
+        return f"{prepared.path}: trainable.{key}"
     document = yamlfile.parse(text, source=str(prepared.path))
     document.override(prepared.overrides)
-    return f"{document.where(('trainable', 'model'))}: trainable.model"
+    return f"{document.where(('trainable', key))}: trainable.{key}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +28,10 @@ from tuner.experiment.yamlfile import Path
 from tuner.privacy.modes import Mode
 from tuner.study.unimodal.options import assumed
 
-__all__ = ["Draft", "Gate", "GateFinding", "gate"]
+__all__ = ["OWN_CODE", "Draft", "Gate", "GateFinding", "gate"]
+
+OWN_CODE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
+"""Name of a function of the user's own, package.module:function."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,8 @@ class Draft:
 
     def __init__(self, experiment: Experiment) -> None:
         self.experiment = experiment
-        self.method = method if (method := experiment.trainable.method) in METHODS else None
+        method = experiment.trainable.method
+        self.method = method if method in METHODS or OWN_CODE.match(method) else None
         noise = experiment.privacy.noise_multiplier
         self._moved: dict[str, object] = {"noise_multiplier": noise} if isinstance(noise, Mapping) else {}
 

@@ -23,11 +23,12 @@ def on_release(draft: Draft) -> Iterator[GateFinding]:
     privacy, method = draft.experiment.privacy, draft.experiment.trainable.method
     if draft.method is None:
         return
-    if METHODS[draft.method].on_release != draft.mode.on_release:
+    trains_on_release = draft.method in METHODS and METHODS[draft.method].on_release  # a user's own method does not
+    if trains_on_release != draft.mode.on_release:
         mine = [name for name, kind in METHODS.items() if kind.on_release == draft.mode.on_release]
         rule = (
             f"{method} trains on one noisy copy of the records, which needs `accounting: release`"
-            if METHODS[draft.method].on_release
+            if trains_on_release
             else f"{method} trains by private steps, which `accounting: release` does not have"
         )
         fix = f"Write `accounting: release`, or another method than {method}."

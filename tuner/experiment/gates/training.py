@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from trainables.methods import METHODS
 from trainables.model_names import ACTIVATIONS, MODELS, NORMALIZATIONS
-from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
+from tuner.experiment.gates.finding import OWN_CODE, Draft, Gate, GateFinding, gate
 from tuner.experiment.wording import nearest
 
 __all__ = ["TRAINING_GATES"]
-
-_USER_MODEL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")
 
 
 @gate("trainable.method", "trainable.model", "trainable.activation")
@@ -20,8 +17,9 @@ def names(draft: Draft) -> Iterator[GateFinding]:
     """Require a known method, model and activation."""
     trainable = draft.experiment.trainable
     if draft.method is None:
-        yield GateFinding("method-unknown", "trainable.method", "unknown method", nearest(trainable.method, METHODS))
-    if trainable.model not in MODELS and not _USER_MODEL.match(trainable.model):
+        fix = nearest(trainable.method, METHODS) + " Write your own method as package.module:function."
+        yield GateFinding("method-unknown", "trainable.method", "unknown method", fix)
+    if trainable.model not in MODELS and not OWN_CODE.match(trainable.model):
         fix = nearest(trainable.model, MODELS) + " Write your own model as package.module:function."
         yield GateFinding("model-unknown", "trainable.model", "unknown model", fix)
     if trainable.activation not in ACTIVATIONS:
@@ -78,10 +76,19 @@ def batch_size(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("batch-size-too-large", path, rule, "Lower the batch size.")
 
 
-@gate("trainable.start")
+@gate("trainable.start", "trainable.freeze", "privacy.accounting")
 def start(draft: Draft) -> Iterator[GateFinding]:
-    """Require weights that are declared public."""
-    named = draft.experiment.trainable.start
+    """Require weights that are declared public, and refuse them in searches on a release.
+
+    A release has one entry in the ledger, and later searches change nothing of it. So no card could name their weights.
+    """
+    trainable = draft.experiment.trainable
+    if draft.mode.on_release:
+        rule = "`accounting: release` has no public weights, because the card of a release cannot name them"
+        for key, value in (("start", trainable.start), ("freeze", trainable.freeze)):
+            if value:
+                yield GateFinding("start-with-release", f"trainable.{key}", rule, "Remove the key.")
+    named = trainable.start
     if named is not None and not named.public:
         rule = "must be true, because the claim does not cover what the weights know of the records already"
         fix = "Write public: true if no record of this search was used for the weights; otherwise leave `start` out."

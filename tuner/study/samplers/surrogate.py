@@ -81,13 +81,15 @@ class SurrogateSampler(IndependentSampler):
         setting, seed = self._setting(study), self._seed * 1009 + number
         others = [each for each in study.get_trials(deepcopy=False) if each.number != number and each.params]
         seen = observations(study, setting)
-        spread = self._starts is None and setting.final_noise is not None and not setting.public
+        spread = (
+            self._starts is None and setting.final_noise is not None and not (setting.prior and setting.prior.proxy)
+        )
         starts = self._starts or _STARTS + self._axes.size // 2
         if len(others) < starts or spread or not seen:
-            known = Surrogate.fit(self._axes, setting.public, setting.prior, seed=self._seed)
+            known = Surrogate.fit(self._axes, (), setting.prior, seed=self._seed)
             return known.starts(max(len(others) + 1, starts))[len(others)]
         scored = {each.trial for each in seen}
-        surrogate = Surrogate.fit(self._axes, [*setting.public, *seen], setting.prior, seed=self._seed)
+        surrogate = Surrogate.fit(self._axes, seen, setting.prior, seed=self._seed)
         return choose_next(
             surrogate,
             setting,
@@ -98,7 +100,8 @@ class SurrogateSampler(IndependentSampler):
 
     def _setting(self, study: Study) -> SearchSetting:
         if self._given is not None:
-            return with_reference(self._given, self._axes)
+            self._given = with_reference(self._given, self._axes)  # learns from a proxy once
+            return self._given
         steps = (max(each.intermediate_values, default=1) for each in study.get_trials(deepcopy=False))
         return SearchSetting(last_step=max(steps, default=1))
 

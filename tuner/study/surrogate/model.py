@@ -1,18 +1,20 @@
-"""Covariance of scores over parameters, noise, fraction of training and source, for a stack of hyper-parameters.
+"""Covariance of scores over parameters, noise and fraction of training, for a stack of hyper-parameters.
 
-    score = level(noise, fraction, source) + λ · [ hill(z) + rest(z, noise, fraction) + choices ]
+    score = level(noise, fraction) + amplitude · [ hill(z) + rest(z, noise, fraction) + choices ]
             + effect of the trial + error
 
 z are the parameters as distances from the prior's medians, in units of their ranges. The learning rate's z also holds
 
-    log rate + κ · log clip + p · log noise + q · log fraction − offset of the source,
+    log rate + κ · log clip + p · log noise + q · log fraction,
 
-so the optimum moves with noise, with training and with the source, and the whole shape moves along: what noisy, short
-trials taught holds for the final run at a moved rate. p, q, κ and the offset are hyper-parameters with priors, and are
-integrated over. Where the observations do not determine them, predictions are averages over what they may be.
+so the optimum moves with noise and with training, and the whole shape moves along: what noisy, short trials taught
+holds for the final run at a moved rate. p, q and κ are hyper-parameters with priors, and are integrated over. Where
+the observations do not determine them, predictions are averages over what they may be.
 
-The hill is a parabola with a random top, and the rest is a Gaussian process for what a parabola cannot follow. The
-proxy has its own level, scale λ, offset, slopes and rest.
+The hill is a parabola with a random top, and the rest is a Gaussian process for what a parabola cannot follow.
+
+With a public proxy the prior of the top has two parts: either the proxy's best configuration is near, or the proxy says
+nothing and the prior without it holds. Which of the two is one more hyper-parameter.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from scipy.special import ndtr, ndtri
 
 from tuner.study.gaussian_process import Array, matern, squared_exponential
 from tuner.study.surrogate.axes import Axes, Number
-from tuner.study.surrogate.observations import PUBLIC, Prior
+from tuner.study.surrogate.observations import Prior
 
 __all__ = ["CLIP", "RATE", "Model", "Points"]
 
@@ -40,7 +42,9 @@ CLIP: Final = "max_grad_norm"
 _COUPLING: Final = (0.85, 0.15)  # mean and standard deviation of κ, which is 1 where all gradients are clipped
 _FRACTION_SLOPE: Final = (0.4, 0.4)  # mean and standard deviation of q
 _GROWTH: Final = (0.2, 0.2)  # mean and standard deviation of the exponent of the amplitude's growth
-_OFFSET: Final = 1.5  # standard deviation of the proxy's offset, in natural logarithms
+_NEAR: Final = 0.5  # probability that a proxy's best configuration is near
+_OFFSET: Final = 0.5  # standard deviation of the best log rate's difference from that of a near proxy
+_OTHER_OFFSET: Final = 0.25  # the same of other parameters, in units of their axes
 _SIDES: Final = (0.8, 1.25)  # hill above and below the best rate: with a budget of steps, too low a rate is worse
 _LEVEL: Final = 3.0  # standard deviation of the level, in standard deviations of the scores
 _OFF: Final = ("laplacian_sigma", "smoothing_radius", "weight_decay")  # no gain over the lower bound was measured
@@ -56,14 +60,12 @@ class Points:
         choices: indices of options, −1 for a choice that a trial does not have, shape (n, choices).
         noise: log noise-to-signal ratio minus the reference, shape (n,).
         fraction: log fraction of training, shape (n,).
-        proxy: whether the score is one of the public proxy, shape (n,).
     """
 
     numbers: Array
     choices: Array
     noise: Array
     fraction: Array
-    proxy: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,13 +75,12 @@ class _Hyper:
     slope: Array
     fraction_slope: Array
     coupling: Array
-    offset: Array
+    near: Array
     length: Array
     others: Array
     rest: Array
     effect: Array
     hill: Array
-    scale: Array
     growth: Array
     rate_top: Array
     clip_top: Array
@@ -96,6 +97,7 @@ class Model:
     Attributes:
         tops: prior medians, as coordinates.
         spreads: prior standard deviations of the best values, in units of the axes.
+        near_tops, near_spreads: the same if the public proxy is near.
     """
 
     def __init__(self, axes: Axes, prior: Prior, reference: float) -> None:
@@ -108,6 +110,12 @@ class Model:
         self.tops = np.array([top for top, _ in tops])
         self._units = np.array([axis.unit for axis in axes.numbers])
         self.spreads = np.array([spread for _, spread in tops]) / self._units
+        proxy = {} if prior.proxy is None else prior.proxy.tops
+        near = [proxy.get(axis.name, tops[i]) for i, axis in enumerate(axes.numbers)]
+        self.near_tops = np.array([top for top, _ in near])
+        offsets = np.where(np.arange(len(names)) == self._rate, _OFFSET / self._units, _OTHER_OFFSET)
+        self.near_spreads = np.hypot(np.array([spread for _, spread in near]) / self._units, offsets)
+        self._near = _NEAR if proxy else 0.0
         self._hills = np.array([1.0 if i == self._rate else _OTHER for i in range(len(names))])
         self._free = np.array([0.2 if i in (self._rate, self._clip) else 1.0 for i in range(len(names))])
 
@@ -127,11 +135,11 @@ class Model:
                 moved = _COUPLING[0] * (found[place] - centre)
         return found
 
-    dimension: Final = 13
+    dimension: Final = 12
     """Number of hyper-parameters."""
 
-    def points(self, places: Sequence[tuple[Mapping[str, object], float, float, str]]) -> Points:
-        """Return the points of (parameters, noise, fraction, source)."""
+    def points(self, places: Sequence[tuple[Mapping[str, object], float, float]]) -> Points:
+        """Return the points of (parameters, noise, fraction)."""
         return Points(
             np.array(
                 [[axis.coordinate(each[0].get(axis.name)) for axis in self.axes.numbers] for each in places]
@@ -141,7 +149,6 @@ class Model:
             ).reshape(len(places), len(self.axes.choices)),
             np.array([log(each[1] / self.reference) for each in places]),
             np.array([log(each[2]) for each in places]),
-            np.array([each[3] == PUBLIC for each in places], dtype=np.float64),
         )
 
     def at(self, normal: Array) -> Stack:
@@ -154,16 +161,15 @@ class Model:
                 slope=mean + deviation * column[0],
                 fraction_slope=_FRACTION_SLOPE[0] + _FRACTION_SLOPE[1] * column[1],
                 coupling=np.clip(_COUPLING[0] + _COUPLING[1] * column[2], 0.0, 1.2),
-                offset=_OFFSET * column[3],
+                near=ndtr(column[3]) < self._near,
                 length=np.exp(np.log(0.8) + 0.4 * column[4])[:, :, None],
                 others=np.exp(np.log(1.5) + 0.5 * column[5])[:, :, None],
                 rest=np.exp(np.log(0.2) + 0.6 * column[6])[:, :, None],
                 effect=np.exp(np.log(0.3) + 1.0 * column[7])[:, :, None],
                 hill=np.exp(0.5 * column[8])[:, :, None],
-                scale=np.exp(0.4 * column[9]),
-                growth=_GROWTH[0] + _GROWTH[1] * column[10],
-                rate_top=column[11],
-                clip_top=column[12],
+                growth=_GROWTH[0] + _GROWTH[1] * column[9],
+                rate_top=column[10],
+                clip_top=column[11],
             ),
         )
 
@@ -200,10 +206,8 @@ class Stack:
         """Return the covariances of scores without the effect of trials and without errors, shape (B, n, m)."""
         hyper, model = self._hyper, self._model
         z, y = self._places(one), self._places(other)
-        proxies = one.proxy[:, None] * other.proxy[None, :]
-        same = (one.proxy[:, None] == other.proxy[None, :]).astype(np.float64)
         hills = hyper.hill[:, :, 0:1] * model._hills
-        tops, widths = 2 * hills * model.spreads * model._free, 0.6 * hills
+        tops, widths = 2 * hills * self._spreads[:, None, :] * model._free, 0.6 * hills
         hill = _products(np.dstack([z * tops, z**2 * widths]), np.dstack([y * tops, y**2 * widths]))
         near = matern(self._distance(z, y))
         noise = one.noise[:, None] - other.noise[None, :]
@@ -219,42 +223,43 @@ class Stack:
                 + held.sum(axis=2) * (0.7 * hyper.hill) ** 2 * z[:, :, None, model._rate] * y[:, None, :, model._rate]
             )
         found = shape * self._amplitude(one)[:, :, None] * self._amplitude(other)[:, None, :]
-        if proxies.any():
-            own_moved = hills * np.where(np.arange(z.shape[2]) == model._rate, 0.3, 1.0)
-            own = _products(z * own_moved, y * own_moved) + (0.6 * hyper.rest) ** 2 * near
-            found = found + proxies * own
-        total: Array = found + self._level(one, other, same)
+        total: Array = found + self._level(one, other)
         return total
 
-    def _level(self, one: Points, other: Points, same: Array) -> Array:
+    def _level(self, one: Points, other: Points) -> Array:
         noise = one.noise[:, None] - other.noise[None, :]
         training = one.fraction[:, None] - other.fraction[None, :]
         lines = one.noise[:, None] * other.noise[None, :] + one.fraction[:, None] * other.fraction[None, :]
         curves = squared_exponential(noise) + squared_exponential(training / 0.8)
-        return (lines + 0.25 * curves) * (0.3 + 0.7 * same) + _LEVEL**2 * (0.1 + 0.9 * same)
+        found: Array = lines + 0.25 * curves + _LEVEL**2
+        return found
 
     def _amplitude(self, points: Points) -> Array:
         """Return how much the parameters matter, shape (B, n). It falls with noise, as scores fall towards chance."""
-        scale = np.where(points.proxy[None, :] > 0, self._hyper.scale, 1.0)
-        found: Array = scale * np.exp(-self._hyper.growth * (points.noise - 0.5 * points.fraction))
+        found: Array = np.exp(-self._hyper.growth * (points.noise - 0.5 * points.fraction))
         return found
 
     def _places(self, points: Points) -> Array:
         """Return z, shape (B, n, numbers). An absent parameter is at 0."""
         model, hyper = self._model, self._hyper
-        z = np.where(np.isfinite(points.numbers), points.numbers - model.tops, 0.0)
-        found = np.repeat(z[None, :, :], hyper.slope.shape[0], axis=0)
+        tops = np.where(hyper.near, model.near_tops, model.tops)[:, None, :]
+        found = np.where(np.isfinite(points.numbers), points.numbers - tops, 0.0)
         if model._rate is not None:
             shift = hyper.slope * points.noise + hyper.fraction_slope * (points.fraction - log(model.prior.fraction))
-            shift = shift - hyper.offset * points.proxy
             if model._clip is not None:
-                shift = shift + hyper.coupling * z[:, model._clip]
+                shift = shift + hyper.coupling * found[:, :, model._clip]
             found[:, :, model._rate] += shift
         scaled: Array = found / model._units
         for place, top in ((model._rate, hyper.rate_top), (model._clip, hyper.clip_top)):
             if place is not None:
-                scaled[:, :, place] -= model.spreads[place] * top
+                scaled[:, :, place] -= self._spreads[:, place, None] * top
         return scaled
+
+    @cached_property
+    def _spreads(self) -> Array:
+        """Prior standard deviations of the best values, in units of the axes, shape (B, numbers)."""
+        found: Array = np.where(self._hyper.near, self._model.near_spreads, self._model.spreads)
+        return found
 
     def _distance(self, z: Array, y: Array) -> Array:
         """Return distances in length scales. Parameters other than the learning rate have longer ones."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-__all__ = ["PRIVATE", "PUBLIC", "Observation", "Prior", "Proposal", "Recommendation"]
+__all__ = ["PRIVATE", "PUBLIC", "Observation", "Prior", "Proposal", "Proxy", "Recommendation"]
 
 PRIVATE: Final = "private"
 PUBLIC: Final = "public"
@@ -48,6 +48,19 @@ class Recommendation(Protocol):
         """Standard deviation of the logarithm."""
 
 
+@dataclass(frozen=True)
+class Proxy:
+    """Where the scores of a public proxy are best.
+
+    Attributes:
+        best: configuration with the greatest expected score on the proxy.
+        tops: mean and standard deviation of the best coordinate of each numeric parameter, the others as in `best`.
+    """
+
+    best: Mapping[str, object]
+    tops: Mapping[str, tuple[float, float]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Prior:
     """Prior over the best parameters.
@@ -58,12 +71,14 @@ class Prior:
         recommended: recommendation of each parameter. A parameter without one has the centre of its range, or the
             lower bound where no gain over it was measured, with a spread of half its range.
         slope: mean and standard deviation of p, where the best learning rate is proportional to noise^(−p).
+        proxy: what a public proxy taught, or None.
     """
 
     noise: float | None = None
     fraction: float = 1.0
     recommended: Mapping[str, Recommendation] = field(default_factory=dict)
     slope: tuple[float, float] = (0.5, 0.5)
+    proxy: Proxy | None = None
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tuner.study import views
 from tuner.study.surrogate.axes import Axes
-from tuner.study.surrogate.observations import PRIVATE, PUBLIC, Observation, Prior, Proposal
+from tuner.study.surrogate.observations import PRIVATE, Observation, Prior, Proposal
 from tuner.study.surrogate.setting import SearchSetting
 from tuner.study.surrogate.surrogate import Surrogate
 from tuner.study.types import TrialStatus
@@ -54,22 +54,26 @@ def choose_by_proxy(study: Study, space: Space, setting: SearchSetting, *, seed:
     those of `choose_final`, for the study of the public search, and the mean of the result is never a loss.
     """
     axes, setting = Axes.of(space), with_reference(setting, Axes.of(space))
-    known = observations(study, setting, PUBLIC)
+    known = observations(study, setting)
     return Surrogate.fit(axes, known, setting.prior, seed=seed).best(setting.final) if known else None
 
 
 def surrogate_of(study: Study, axes: Axes, setting: SearchSetting, *, seed: int) -> Surrogate:
-    """Return the surrogate of a study's scores so far, and of those of a public proxy."""
-    return Surrogate.fit(axes, [*setting.public, *observations(study, setting)], setting.prior, seed=seed)
+    """Return the surrogate of a study's scores so far. The setting is one of `with_reference`."""
+    return Surrogate.fit(axes, observations(study, setting), setting.prior, seed=seed)
 
 
 def with_reference(setting: SearchSetting, axes: Axes) -> SearchSetting:
-    """Return the setting with a prior that holds for the noise of the final run, unless it says for which it holds."""
+    """Return the setting with a prior that holds for the noise of the final run, unless it says for which it holds.
+
+    The scores of a public proxy become a part of the prior.
+    """
     prior = setting.prior or Prior()
-    if prior.noise is not None:
-        return setting
-    middle = axes.at([0.5] * axes.size)
-    return replace(setting, prior=replace(prior, noise=setting.final(middle)))
+    if prior.noise is None:
+        prior = replace(prior, noise=setting.final(axes.at([0.5] * axes.size)))
+    if setting.public:
+        prior = Surrogate.taught(axes, setting.public, prior)
+    return replace(setting, prior=prior, public=())
 
 
 def observations(study: Study, setting: SearchSetting, source: str = PRIVATE) -> list[Observation]:

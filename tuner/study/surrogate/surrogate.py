@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, isfinite, log, sqrt
 from typing import Final, TypeAlias
 
@@ -11,9 +11,9 @@ import numpy as np
 
 from tuner.study.gaussian_process import Array, Solved, integrate, solve, spread_out
 from tuner.study.suggest import Space
-from tuner.study.surrogate.axes import Axes
+from tuner.study.surrogate.axes import Axes, Number
 from tuner.study.surrogate.model import Model, Points, Stack
-from tuner.study.surrogate.observations import PRIVATE, PUBLIC, Observation, Prior, Proposal
+from tuner.study.surrogate.observations import PRIVATE, PUBLIC, Observation, Prior, Proposal, Proxy
 
 __all__ = ["Noise", "Surrogate"]
 
@@ -26,15 +26,18 @@ _CANDIDATES: Final = 256
 _LEADERS: Final = 64
 _WIDER: Final = 1.5
 """First trials fill the prior, whose spreads are widened by this factor."""
+_LINE: Final = 41  # places along an axis, and curves at each hyper-parameter point, for the top on a proxy
+_CURVES: Final = 4
 _CAUTION: Final = 0.5
 """Deduction for risk, in standard deviations of the difference from the safest choice."""
 
 
 @dataclass(frozen=True, eq=False)
 class Surrogate:
-    """Gaussian process of the score over parameters, noise, fraction of training and source.
+    """Gaussian process of the score over parameters, noise and fraction of training.
 
-    The same observations and seed give the same surrogate. Predictions are for private records.
+    The same observations and seed give the same surrogate. Predictions are for private records. Public observations
+    are a prior of the private ones (`taught`).
 
     Attributes:
         axes: searched parameters.
@@ -67,10 +70,13 @@ class Surrogate:
             ValueError: an observation has a noise or a fraction that is not positive, or a number that is not finite.
         """
         axes = space if isinstance(space, Axes) else Axes.of(space)
+        _check(observations)
         prior = prior or Prior()
-        used = _chosen(observations)
-        _check(used)
-        own = [log(each.noise) for each in used if each.source == PRIVATE] or [log(each.noise) for each in used]
+        public = [each for each in observations if each.source == PUBLIC]
+        if public:
+            prior = cls.taught(axes, public, prior, seed=seed)
+        used = _chosen([each for each in observations if each.source == PRIVATE])
+        own = [log(each.noise) for each in used]
         reference = prior.noise or (exp(sum(own) / len(own)) if own else 1.0)
         model = Model(axes, prior, reference)
         scores = _compressed(used)
@@ -78,8 +84,8 @@ class Surrogate:
         errors = np.array([each.error for each in used])
         unit = _unit_of(scores, errors)
         y, noise = (scores - centre) / unit, (errors / unit) ** 2
-        seen = model.points([(each.parameters, each.noise, each.fraction, each.source) for each in used])
-        trials = np.array([f"{each.source}/{each.trial or f'#{i}'}" for i, each in enumerate(used)])
+        seen = model.points([(each.parameters, each.noise, each.fraction) for each in used])
+        trials = np.array([each.trial or f"#{i}" for i, each in enumerate(used)])
         together = (trials[:, None] == trials[None, :]).astype(np.float64)
 
         def solved(normal: Array) -> tuple[Stack, Solved]:
@@ -96,6 +102,33 @@ class Surrogate:
         stack, ready = solved(points)
         weights = np.full(len(points), 1.0 / len(points))
         return cls(axes, tuple(used), centre, unit, model, seen, stack, weights, ready, seed)
+
+    @classmethod
+    def taught(cls, axes: Axes, public: Sequence[Observation], prior: Prior, *, seed: int = 0) -> Prior:
+        """Return the prior after the scores of a public proxy, of which its best configuration is a part."""
+        known = cls.fit(axes, [replace(each, source=PRIVATE) for each in public], prior, seed=seed)
+        best = known.best(known._model.reference, prior.fraction).parameters
+        return replace(
+            prior,
+            noise=known._model.reference,
+            proxy=Proxy(best, {axis.name: known._top(axis, best) for axis in axes.numbers}),
+        )
+
+    def _top(self, axis: Number, best: Mapping[str, object]) -> tuple[float, float]:
+        """Return mean and standard deviation of the best coordinate of a parameter, the others as in `best`.
+
+        They are those of the best places of random curves of the posterior (Thompson 1933).
+        """
+        low, high = axis.bounds
+        line = np.linspace(low, high, _LINE)
+        noise, fraction = self._model.reference, self._model.prior.fraction
+        _, means, covariance = self.joint([({**best, axis.name: axis.value(at)}, noise, fraction) for at in line])
+        scale = np.trace(covariance, axis1=1, axis2=2)[:, None, None] / _LINE
+        lower = np.linalg.cholesky(covariance + 1e-6 * scale * np.eye(_LINE))
+        random = np.random.default_rng([self._seed, len(self._observations)])
+        curves = means[:, None, :] + random.standard_normal((len(means), _CURVES, _LINE)) @ np.swapaxes(lower, 1, 2)
+        tops = line[np.argmax(curves, axis=2)]
+        return float(tops.mean()), float(tops.std())
 
     def predict(self, parameters: Mapping[str, object], noise: float, fraction: float = 1.0) -> tuple[float, float]:
         """Return the mean and the standard deviation of the score of a configuration, without a score's own error.
@@ -137,7 +170,7 @@ class Surrogate:
         They fill the space, and are dense where expected scores are great.
         """
         known = [self.axes.at(list(self.axes.shares(each.parameters))) for each in self._observations]
-        pool = self._distinct([self.median(), *self.axes.fill(_CANDIDATES, self._seed), *known])
+        pool = self._distinct([self.first(), self.median(), *self.axes.fill(_CANDIDATES, self._seed), *known])
         means = self.means(pool, noise, fraction)
         for turn, reach in enumerate((0.12, 0.05, 0.02)):
             leaders = [pool[i] for i in np.argsort(-means, kind="stable")[:8]]
@@ -147,11 +180,11 @@ class Surrogate:
         return [pool[i] for i in np.argsort(-means, kind="stable")]
 
     def starts(self, count: int) -> list[dict[str, object]]:
-        """Return first trials: the prior's median, then points that fill the prior, widened by half.
+        """Return first trials: the proxy's best or the prior's median, then points that fill the prior, widened.
 
-        If public observations are known, the first is the best by them.
+        All but the first ignore a proxy, so that one that is far off is found out.
         """
-        found = [self.best(self._model.reference).parameters if self._observations else self.median()]
+        found = [self.first()]
         for shares in spread_out(max(count - 1, 1), self.axes.size, self._seed):
             many = len(self.axes.numbers)
             for place, at in enumerate(self._model.drawn(shares[:many], _WIDER)):
@@ -159,6 +192,11 @@ class Surrogate:
                 shares[place] = min(max((at - low) / (high - low), 0.0), 1.0)
             found.append(dict(self.axes.at(list(shares))))
         return found[:count]
+
+    def first(self) -> dict[str, object]:
+        """Return the proxy's best configuration, or the prior's median."""
+        proxy = self._model.prior.proxy
+        return self.median() if proxy is None else dict(proxy.best)
 
     def median(self) -> dict[str, object]:
         """Return the configuration at the prior's medians, with the first option of every choice."""
@@ -174,7 +212,7 @@ class Surrogate:
 
         The shapes are (B,), (B, m) and (B, m, m).
         """
-        points = self._model.points([(*place, PRIVATE) for place in places])
+        points = self._model.points(places)
         means, covariance = self._conditioned(points, self._stack.covariance(points, points))
         return self._weights, self._centre + self._unit * means, self._unit**2 * covariance
 
@@ -192,7 +230,7 @@ class Surrogate:
 
     def _points(self, places: Sequence[Mapping[str, object]], noise: Noise, fraction: float) -> Points:
         ratio = noise if callable(noise) else lambda _parameters: noise
-        return self._model.points([(place, ratio(place), fraction, PRIVATE) for place in places])
+        return self._model.points([(place, ratio(place), fraction) for place in places])
 
     def _conditioned(self, points: Points, prior: Array) -> tuple[Array, Array]:
         mean = self._stack.mean(points)
@@ -221,11 +259,10 @@ def _check(observations: Sequence[Observation]) -> None:
 
 def _chosen(observations: Sequence[Observation]) -> list[Observation]:
     """Return at most `_MOST` observations. The last score of a trial is kept before earlier ones."""
-    ends: dict[tuple[str, str], float] = {}
+    ends: dict[str, float] = {}
     for each in observations:
-        key = (each.source, each.trial)
-        ends[key] = max(ends.get(key, 0.0), each.fraction)
-    is_last = [not each.trial or each.fraction == ends[each.source, each.trial] for each in observations]
+        ends[each.trial] = max(ends.get(each.trial, 0.0), each.fraction)
+    is_last = [not each.trial or each.fraction == ends[each.trial] for each in observations]
     order = sorted(range(len(observations)), key=lambda i: (not is_last[i], -observations[i].fraction, i))
     return [observations[i] for i in sorted(order[:_MOST])]
 
@@ -234,12 +271,12 @@ def _compressed(observations: Sequence[Observation]) -> Array:
     """Return the scores, with those far below the best of their setting moved towards it.
 
     How bad a failed run is says little about where the best runs are, and no parabola has a cliff. The gap g to the
-    best score of the same source, noise and fraction becomes s · log(1 + g/s), where s is the median gap, or three
+    best score of the same noise and fraction becomes s · log(1 + g/s), where s is the median gap, or three
     standard errors if these are greater.
     """
-    settings: dict[tuple[str, int, int], list[int]] = {}
+    settings: dict[tuple[int, int], list[int]] = {}
     for place, each in enumerate(observations):
-        key = (each.source, round(log(each.noise) / 0.2), round(log(each.fraction) / 0.1))
+        key = (round(log(each.noise) / 0.2), round(log(each.fraction) / 0.1))
         settings.setdefault(key, []).append(place)
     scores = np.array([each.score for each in observations], dtype=np.float64)
     tops = np.zeros_like(scores)

@@ -104,8 +104,16 @@ def _of_code(subject: Subject) -> list[Assumption]:
             ("samples do not meet before the clip", _ENGINE, "the model and the method come with dp-tuner"),
             ("no record decides how a trial ends", _ENGINE, f"{_RAISING}; {crash}"),
         ]
-    model = subject.search.details.get("model")
-    tested = f"{model} is the user's own code; it was tested on public inputs, which cannot find every dependence"
+    details = subject.search.details
+    own = [
+        f"{what} {details.get(what)}"
+        for what, ours in (("model", MODELS), ("method", METHODS))
+        if details.get(what) not in ours
+    ]
+    tested = (
+        f"the user's own code, which does not come with dp-tuner: {' and '.join(own)}; it was tested on public inputs, "
+        "which cannot find every dependence"
+    )
     return [
         ("samples do not meet before the clip", _ASSUMED, tested),
         ("no record decides how a trial ends", _ASSUMED, f"{_RAISING}; {crash}"),
