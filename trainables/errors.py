@@ -27,6 +27,9 @@ EXPLANATIONS: dict[str, str] = {
     # releases
     "release-unreadable": "The charged release cannot be read, or is not the one that was charged. Restore the file "
     "from a copy, or start a new search, which draws and charges a new release.",
+    "convex-not-strong": "A minimum can be perturbed only if an L2 term bounds how far one record moves it. Write a "
+    "`weight_decay` above 0.",
+    "model-not-convex": "The loss of a network is not convex, so one record may move its minimum without limit.",
     "gain-not-linear": "The gain multiplies the weights of a linear first layer. Write `feature_gain: 1`.",
     "release-damaged": "The stored release has another form than dp-tuner writes. Start a new search.",
     "method-not-on-release": "A training on a release needs a method for releases and the file of one. Please report "

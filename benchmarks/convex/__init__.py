@@ -1,0 +1,1 @@
+"""Input perturbation and its baselines on six tables: accuracy and optimality gap by ε."""

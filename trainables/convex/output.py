@@ -1,0 +1,48 @@
+"""Output perturbation: the minimum of a strongly convex loss, plus Gaussian noise (Chaudhuri et al. 2011).
+
+Formal guarantee: adding or removing one record moves the exact minimum by at most G/(m·λ), where G bounds the norm of a
+record's gradient, m is the PUBLIC normaliser and λ the L2 coefficient. The computed minimum is within tolerance/λ of
+the exact one, on both data sets. So with noise of σ·(G/m + 2·tolerance)/λ, the output is one Gaussian mechanism with
+noise multiplier σ and sample rate 1 (`docs/guarantees.md`).
+"""
+
+from __future__ import annotations
+
+from math import hypot
+
+from torch import Tensor
+
+from trainables.convex.logistic import LIPSCHITZ, Problem, minimum
+from trainables.engine.noise import add_noise
+from trainables.engine.random import Generator, SecureGenerator
+from trainables.errors import GateError
+
+__all__ = ["output_perturbation", "require_convex", "sensitivity"]
+
+
+def require_convex(model: str) -> None:
+    """Raise GateError unless the model is logistic regression. The loss of a network is not convex."""
+    if model != "logistic_regression":
+        raise GateError(
+            "model-not-convex",
+            f"Output perturbation needs a convex loss, which {model} does not have: two data sets that differ in one "
+            "record may have far minima. Use logistic_regression, or a method with private steps.",
+        )
+
+
+def sensitivity(*, clip: float, normaliser: int, weight_decay: float, tolerance: float) -> float:
+    """Return the largest distance between the computed minima of two data sets that differ by one record."""
+    gradient = LIPSCHITZ * hypot(clip, 1.0)  # the constant 1 is a feature too
+    return (gradient / normaliser + 2 * tolerance) / weight_decay
+
+
+def output_perturbation(
+    problem: Problem, *, clip: float, noise_multiplier: float, tolerance: float, generator: Generator | None = None
+) -> Tensor:
+    """Return the noised minimum, float64, shape (k·d,). It must be charged before, as one step at sample rate 1."""
+    moved = sensitivity(
+        clip=clip, normaliser=problem.normaliser, weight_decay=problem.weight_decay, tolerance=tolerance
+    )
+    found = minimum(problem, tolerance=tolerance)
+    secret = SecureGenerator() if generator is None else generator
+    return add_noise(found, standard_deviation=noise_multiplier * moved, generator=secret, dtype=found.dtype)
