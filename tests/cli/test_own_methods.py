@@ -34,6 +34,23 @@ def test_a_method_that_is_none_is_refused(tune: Tune, method: str, own: Any, cod
     assert not tune.mlflow_runs()
 
 
+def test_own_parameters_are_in_every_mode(tune: Tune) -> None:
+    space = {"learning_rate": {"log_uniform": [0.1, 2.0]}, "own": {"by": {"uniform": [1.0, 2.0]}}}
+    file = tune.write(
+        trainable__method="own_methods:halved",
+        search__space=space,
+        privacy__noise_multiplier="auto",
+        search__sampler="tpe",
+    )
+    for options in (
+        ["privacy.accounting=auto"],
+        ["privacy.accounting=selection", "search.sampler=random"],
+        ["search.commit=0.2", "search.sampler=surrogate"],
+        ["search.sampler=unimodal", "search.space.own.by={uniform: [1, 2], unimodal: true}"],
+    ):
+        tune("plan", file, "--no-timing", *(word for option in options for word in ("--set", option)))
+
+
 def test_the_audit_is_of_the_method(tune: Tune) -> None:
     space = {"learning_rate": 0.5, "own": {"by": {"uniform": [1.0, 2.0]}}}
     file = tune.write(trainable__method="own_methods:halved", search__space=space)

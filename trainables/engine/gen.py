@@ -28,7 +28,8 @@ _LENGTH: Final = sqrt(_WEIGHTS[0] ** 2 + _WEIGHTS[1] ** 2 + (_WEIGHTS[2] ** 2 + 
 _CENTRE: Final = 0.5  # the last two entries are in [0, 1], and around their middle they are half as long
 _RELAXATION: Final = 1.5  # of the lowest point; steps to the lowest point itself zigzag, and end too slowly
 _LARGEST_CHANGE: Final = 2.0  # of the rate in one step, as a factor
-_RANGE: Final = 100.0  # of the rate, as a factor of the starting rate, up and down; a diverged model has no curvature
+# A diverged model has no curvature. With automatic clipping a step of a good training can raise the mean loss.
+_RANGE: Final = (0.1, 100.0)  # of the rate, as factors of the starting rate
 _MEMORY: Final = 20.0  # steps that are averaged; more if the noise of one release is above _CLEAR
 _CLEAR: Final = 0.1
 _PRIOR: Final = 2.0  # weight of the starting rate, in standard errors
@@ -200,7 +201,7 @@ class LossProbes:
         slope, curvature = slope + decay[0], curvature + decay[1] + prior
         lowest = (slope + prior * start) / curvature if curvature > 0.0 else last * _LARGEST_CHANGE
         changed = min(max(lowest, last / _LARGEST_CHANGE), last * _LARGEST_CHANGE)
-        state.rate = min(max(changed * _RELAXATION, self._start / _RANGE), self._start * _RANGE)
+        state.rate = min(max(changed * _RELAXATION, self._start * _RANGE[0]), self._start * _RANGE[1])
         gain = _GAIN * min(1.0, _CLEAR / errors[2]) if errors[2] else _GAIN
         state.slope_bound *= _towards(means[2] + _CENTRE, gain)
         state.curvature_bound *= _towards(means[3] + _CENTRE, gain)

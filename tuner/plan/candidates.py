@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from search_spaces import PARAMETERS, Categorical, Domain, Fixed, Promoted, SearchSpace, default_space, parse_space
 from search_spaces.domains import is_number
 from search_spaces.schedules import GEN
+from search_spaces.spaces import can_be, owner_of
 from tuner.errors import InputError
 from tuner.experiment.loading import parse_experiment
 from tuner.experiment.model import Experiment
@@ -235,8 +236,8 @@ def _single_values(experiment: Experiment, without: str | None) -> Iterator[tupl
     chosen = {name: _single(domain, wanted.get(name)) for name, domain in domains.items() if name not in _SET_BY_PRIOR}
     chosen |= _rate_and_clip(experiment, raw, domains, chosen, without)
     for name in domains:
-        needs = PARAMETERS[name].needs
-        if needs is None or chosen.get(needs[0], wanted[needs[0]]) in needs[1]:
+        owner = owner_of(name)
+        if owner is None or can_be(name, [chosen.get(owner, wanted[owner])]):
             yield name, chosen[name]
 
 
