@@ -26,6 +26,7 @@ from tuner.errors import BudgetRefusedError, LedgerCorruptError, TunerError
 from tuner.privacy.accountant.filters import FixedOrder, Sealed, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.ledger import ledger as writing
+from tuner.privacy.ledger import owner
 from tuner.privacy.ledger.chain import Write
 from tuner.privacy.ledger.entries import GENESIS, Entry, canonical, entry_hash
 from tuner.privacy.ledger.ledger import Ledger
@@ -304,7 +305,7 @@ def test_an_order_that_was_noted_too_well_is_found_by_verify(
 ) -> None:
     with monkeypatch.context() as patch:
         if which == "cap":
-            patch.setattr(writing, "order_filter", lambda *_: 10**18)
+            patch.setattr(owner, "order_filter", lambda *_: 10**18)
         else:
             patch.setattr(writing, "units_at", lambda *_: 1)
         ledger.set_cap("digits", 4.0, 1e-4, order=8.0)
