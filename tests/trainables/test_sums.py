@@ -7,14 +7,17 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainables.engine.clip import CLIPPINGS, clip_factors, clipped_sum, stretch
 from trainables.engine.layers.common import Explicit
 from trainables.engine.layout import Layout
 from trainables.engine.objective import Points
 from trainables.engine.per_sample import PerSampleGradients
+from trainables.engine.sources import per_sample_source
 from trainables.engine.sums import LARGE, SMALL, Blocks, add_weighted_outer, row_squares
+from trainables.engine.task_losses import summed_loss
+from trainables.tasks import REGRESSION
 
 
 def large_in_front(records: int) -> tuple[Tensor, Tensor]:
@@ -156,3 +159,23 @@ def test_with_decay_the_terms_of_the_sum_are_within_their_stretch(clipping: str)
     assert stretch(Points(centre=theta), limit, clipping=clipping) == 1.0
     assert LARGE.rows(256, stretch=allowed) is None
     assert SMALL.rows(256, stretch=math.nan) is None
+
+
+@pytest.mark.parametrize("clipping", CLIPPINGS)
+def test_a_huge_label_with_a_tiny_input_does_not_overflow_the_sum(clipping: str) -> None:
+    """The factor of automatic clipping is above 1 here, and the output gradient times the factor exceeds float32."""
+    module = nn.Linear(3, 1, bias=False)
+    layout = Layout.of(module)
+    points = Points(centre=layout.flatten(module))
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(16, 3, generator=generator), torch.randn(16, generator=generator)
+    hostile_x, hostile_y = x.clone(), y.clone()
+    hostile_x[3], hostile_y[3] = torch.tensor([1e-42, 0.0, 0.0]), 1.5e38
+    source = per_sample_source(module, layout, example=x[:4], loss=summed_loss(REGRESSION))
+
+    def total(inputs: Tensor, targets: Tensor) -> Tensor:
+        chunks = source.chunks(points, inputs, targets)
+        return clipped_sum(chunks, 1.0, like=points.centre, samples=16, clipping=clipping, block=16)
+
+    moved = float((total(hostile_x, hostile_y) - total(x, y)).norm())
+    assert moved <= 2 * (1 + SMALL.slack)  # one record replaced by another

@@ -137,6 +137,10 @@ def add_weighted_outer(total: Tensor, weights: Tensor, left: Tensor, right: Tens
     scaled, rows = weights.to(left.dtype)[:, None] * left[:, 0], right[:, 0]
     # Denormal numbers become 0. Rounding may increase them by half, and a factor of up to 10³⁸ would make this large.
     scaled = torch.nn.functional.hardshrink(scaled, torch.finfo(scaled.dtype).tiny)
+    # A factor above 1 (automatic clipping) may overflow before tiny inputs make the product small again. An entry that
+    # is cut off is smaller in size than the true one, so the sample's term stays within the clip.
+    largest = torch.finfo(scaled.dtype).max
+    scaled = scaled.clamp_(-largest, largest)
     for start in range(0, len(rows), block):
         lefts, rights = scaled[start : start + block], rows[start : start + block]
         for part in in_cache(len(total), rows.shape[1], rows.device):
