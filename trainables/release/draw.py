@@ -13,7 +13,8 @@ from math import exp, prod
 import numpy as np
 import torch
 
-from trainables.data import DatasetRequest, load_records
+from trainables import data
+from trainables.data import DatasetRequest
 from trainables.engine.noise import add_noise
 from trainables.engine.random import Generator, SecureGenerator
 from trainables.errors import TrainableError
@@ -59,7 +60,7 @@ class Release:
 
 def draw_release(request: DatasetRequest, randomiser: Randomiser, *, rows: int, generator: Generator) -> Release:
     """Draw a release of the training records of `request`, with `rows` rows. It must be charged before this call."""
-    splits = load_records(request)
+    splits = data.load_records(request)
     return noisy_rows(splits.x_train, splits.y_train, randomiser, rows=rows, generator=generator)
 
 

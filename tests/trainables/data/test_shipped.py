@@ -24,6 +24,7 @@ from trainables.data import (
     records_fingerprint,
     share_records,
 )
+from trainables.data.registry import REGRESSIONS
 from trainables.errors import DatasetError
 
 Arrays = dict[str, np.ndarray]
@@ -105,10 +106,13 @@ def test_every_shipped_set_keeps_the_contract_and_is_recognised(
 
 def check_contract(name: str, request: DatasetRequest) -> None:
     known = info(request)
+    is_regression = name in REGRESSIONS
+    if is_regression:
+        request = replace(request, task="regression")
     splits = load_records(request)
     for part in ("train", "validation", "test"):
         x, y = getattr(splits, f"x_{part}"), getattr(splits, f"y_{part}")
-        assert (x.dtype, y.dtype) == (torch.float32, torch.int64)
+        assert (x.dtype, y.dtype) == (torch.float32, torch.float32 if is_regression else torch.int64)
         assert tuple(x.shape[1:]) == known.input_shape
         assert len(x) == len(y)
         assert bool(torch.isfinite(x).all())
@@ -116,7 +120,8 @@ def check_contract(name: str, request: DatasetRequest) -> None:
             assert torch.equal(x, x.long().clamp(0, known.classes - 1).float())
         else:
             assert -1 <= float(x.min()) <= float(x.max()) <= 1
-        assert 0 <= int(y.min()) <= int(y.max()) < known.classes
+        assert bool(torch.isfinite(y).all())
+        assert is_regression or 0 <= int(y.min()) <= int(y.max()) < known.classes
     assert len(splits.y_train) + len(splits.y_validation) == known.public_train_size
     assert len(splits.y_test) == known.test_size
     # The vocabulary is that of another corpus, which is public: not every word of it need occur.

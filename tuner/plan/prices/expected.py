@@ -15,8 +15,8 @@ _MARGIN = 0.25
 """An arm is taken only if its expected gain is above this number of its standard errors, because the best of several
 uncertain gains is usually not as good as it looks."""
 
-_NOISE = log(4.0)
-_SIZE = log(30.0)
+_NOISE = log(3.0)
+_SIZE = log(10.0)
 _TRIALS = log(3.0)
 """Widths of the kernels in the logarithms of the noise, the number of records and the number of trials. At a factor
 of exp(width) from the setting, a row has the weight e^−½. They are set by hand and not fitted."""
