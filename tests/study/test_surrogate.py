@@ -56,7 +56,7 @@ def test_the_slope_is_learnt_where_several_noises_were_tried_and_hedged_where_on
             losses.append(by_rule(surface, seen, power))
     worst = max(float(np.mean(losses)) for losses in rules.values())
     assert np.mean(one) < worst
-    assert np.mean(several) < 0.75 * worst
+    assert np.mean(several) < 0.8 * worst
 
 
 def test_several_noises_determine_the_slope() -> None:
