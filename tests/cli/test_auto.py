@@ -32,6 +32,7 @@ def plant(patch: pytest.MonkeyPatch, best: str) -> None:
     patch.setattr("tuner.plan.comparison.shipped_prices", lambda: Prices(provenance={}, searches=rows))
 
 
+@pytest.mark.slow
 def test_a_search_that_auto_chose_is_an_ordinary_one_and_is_resumed_as_it_was_chosen(
     tune: Tune, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,7 @@ def first_lines(tune: Tune) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_every_view_says_first_of_how_many_searches_it_claims(charged: Tune) -> None:
     said = first_lines(charged)
     for name, text in said.items():

@@ -45,6 +45,7 @@ def owned(tune: Tune) -> Tune:
     return tune
 
 
+@pytest.mark.slow
 def test_users_are_not_divided_anew_and_every_view_says_so(owned: Tune, scored: list[str]) -> None:
     # The attack: one record less, and every record is a user.
     write_file(owned.folder / "own.npz", np.arange(200), first=1)

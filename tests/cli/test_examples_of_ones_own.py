@@ -43,6 +43,7 @@ def test_records_model_and_method_of_ones_own(here: Tune) -> None:
     here("plan", str(folder / "experiment.yaml"), "--no-timing")
 
 
+@pytest.mark.slow
 def test_adapters_learn_and_the_public_transformer_stays(here: Tune) -> None:
     import_module("lora").pretrain(steps=2, images=40)
     here("run", "lora.yaml", "--local", "--quiet", "--set", "search.trials=1", "--set", "trainable.epochs=1")

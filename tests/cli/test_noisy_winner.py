@@ -34,6 +34,7 @@ def records(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
+@pytest.mark.slow
 def test_the_winner_among_noisy_scores_is_the_same_everywhere(tune: Tune, records: list[int]) -> None:
     changes = {
         "dataset__validation": {"protected": True, "noise": NOISE},

@@ -31,6 +31,7 @@ def test_what_a_trial_chose_goes_before_the_file_and_momentum_is_of_sgd_alone(ba
     assert experiment.activations == ("relu", "tanh")
 
 
+@pytest.mark.slow
 def test_a_chosen_activation_is_that_of_the_exported_model(bare: Tune) -> None:
     space = {"learning_rate": "default", "activation": {"choice": ["tanh"]}, "optimizer": "adam_corrected"}
     bare("run", bare.write(trainable__model="mlp_64", search__trials=2, search__space=space), "--local")

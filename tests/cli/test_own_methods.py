@@ -34,6 +34,7 @@ def test_a_method_that_is_none_is_refused(tune: Tune, method: str, own: Any, cod
     assert not tune.mlflow_runs()
 
 
+@pytest.mark.slow
 def test_own_parameters_are_in_every_mode(tune: Tune) -> None:
     space = {"learning_rate": {"log_uniform": [0.1, 2.0]}, "own": {"by": {"uniform": [1.0, 2.0]}}}
     file = tune.write(

@@ -59,6 +59,7 @@ def spec_of_export() -> TrainingSpec:
     )
 
 
+@pytest.mark.slow
 def test_a_search_with_a_pruner_raises_k_in_the_trials_that_survive_and_its_export_trains_again(
     tune: Tune, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,7 @@ def test_the_public_records_are_searched_first_at_no_cost_and_guide_the_committe
     assert card["public_search"]["label"].startswith("ASSUMED")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["before the first public trial", "in the second public trial", "before the ledger"])
 def test_a_search_that_died_before_its_first_charge_resumes_its_public_part_once(
     tune: Tune, proxy: dict[str, object], monkeypatch: pytest.MonkeyPatch, at: str

@@ -97,6 +97,7 @@ def test_two_processes_get_one_release(tune: Tune) -> None:
     assert len({json.loads((sweep / "release.json").read_text())["sha256"] for sweep in tune.sweeps}) == 1
 
 
+@pytest.mark.slow
 def test_the_card_is_that_of_the_release_and_is_verified(tune: Tune) -> None:
     run(tune)
     out = json.loads(tune("export", "tiny", "--json").out)

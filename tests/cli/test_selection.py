@@ -59,6 +59,7 @@ def whole_view(folder: Path, mlflow: Path, runs: int) -> Iterator[tuple[Tune, di
         yield tune, {**seen(tune), **said, "times": hours}
 
 
+@pytest.mark.slow
 def test_nothing_that_can_be_seen_tells_how_many_runs_there_were(
     tmp_path_factory: pytest.TempPathFactory, ready_mlflow: Path
 ) -> None:

@@ -226,6 +226,7 @@ def test_summary_report_tracking_export_and_card_name_the_same_trial(tune: Tune)
     assert tune("verify", "exports/other/privacy_card.json", "--json").json["answer"] == "yes"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("lucky")
 def test_a_public_search_charges_the_configuration_of_its_curve(tune: Tune, public: dict[str, object]) -> None:
     told = tune("run", tune.write(**{**UNIMODAL, **public, **GRID}), "--local", "--json").json

@@ -347,6 +347,7 @@ def test_a_plan_of_every_kind_is_shown_stored_and_read_again(kind: str) -> None:
     assert ("Validation and test scores" in text.sentence) == (plan.validation is None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [

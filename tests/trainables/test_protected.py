@@ -76,6 +76,7 @@ def is_normal(draws: np.ndarray, deviation: float) -> bool:
     return bool(abs(mean) < 4 and abs(variance) < 4 and stats.kstest(scaled, "norm").pvalue > 1e-4)
 
 
+@pytest.mark.slow
 def test_a_released_score_has_its_law(trained: Trained, fake_data: Splits) -> None:
     training = trained(5, **STUDY)
     exact = right_answers(training, fake_data)
