@@ -9,6 +9,7 @@ import re
 import sqlite3
 from pathlib import Path
 
+import pytest
 from command_fakes import Tune
 from ledgers import head_of
 
