@@ -94,9 +94,11 @@ def test_the_real_sweeps_of_a_search_differ_only_in_their_method(
 def test_every_ablation_changes_a_sweep() -> None:
     """A name that no rule reads would be an ablation of nothing."""
     left = set(ABLATIONS) - {"ours"}
-    for number in range(6):
+    noisy = [("collapsing", 1.0, 4, 160, number) for number in range(6)]
+    clear = [("unimodal", 0.3, 1, 300, number) for number in range(3)]  # where a search becomes sure
+    for shape, noise, slots, budget, number in (*noisy, *clear):
         ours, *others = (
-            one_sweep(number, "collapsing", method=name, seed=5, noise=1.0, slots=4, budget=160)
+            one_sweep(number, shape, method=name, seed=5, noise=noise, slots=slots, budget=budget)
             for name in ("ours", *sorted(left))
         )
         left = {name for name, played in zip(sorted(left), others, strict=True) if played == ours}
