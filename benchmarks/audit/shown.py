@@ -85,8 +85,12 @@ class Shown:
             self.numbers.append(float(found[0]))
             self.names.append(" ".join(_NUMBER.sub("#", before).split())[-60:])
             near = " ".join(before.split()[-2:])
+            is_winner = text.startswith(" was the best", found.end())
             self.charged.append(
-                charged or _in_table(text, found.start()) or bool(_CHARGED.search(label) or _CHARGED.search(near))
+                charged
+                or is_winner
+                or _in_table(text, found.start())
+                or bool(_CHARGED.search(label) or _CHARGED.search(near))
             )
         self.lines.append(f"{label} {_NUMBER.sub('#', text)}".strip())
 
