@@ -408,10 +408,10 @@ def test_a_large_model_in_float32_equals_the_naive_loop(choice: dict[str, Any], 
 def test_each_step_of_a_model_of_words_equals_the_naive_loop(
     kind: str,
     dtype: torch.dtype,
-    users: Any,
+    users: list[list[int]] | None,
     options: tuple[Any, ...],
     *,
-    fallback: bool,  # noqa: ANN401
+    fallback: bool,
 ) -> None:
     """The perceptron and the LSTM of DPLIS, over windows and over speakers."""
     assert_same_steps("composed", kind, dtype, merged(*options), clip=1.25, fallback=fallback, users=users)
