@@ -27,10 +27,10 @@ from trainables.start import StartWeights, read_start
 
 EPOCHS = {"next_word_lstm": 4, "next_word_mlp": 2}
 RATES = {
-    ("record", True): (0.25, 1.0, 4.0),
-    ("record", False): (1.0, 4.0, 16.0),
-    ("user", True): (0.25, 1.0, 4.0),
-    ("user", False): (1.0, 4.0, 16.0),
+    ("record", True): (1.0, 3.0),
+    ("record", False): (3.0, 8.0),
+    ("user", True): (0.003, 0.03),
+    ("user", False): (0.03, 0.3),
 }
 """Learning rates that are tried by unit and by whether the weights are public, with automatic clipping."""
 
@@ -64,7 +64,7 @@ def train_in_private(settings: Settings, results: Results) -> None:
     for setting, name, public in product((private.RECORDS, private.SPEAKERS), settings.own.models, (True, False)):
         path = settings.out / f"{name}.safetensors"
         start = StartWeights(path=str(path), sha256=read_start(str(path)).sha256) if public else None
-        rates = RATES[setting.unit, public][1:2] if settings.quick else RATES[setting.unit, public]
+        rates = RATES[setting.unit, public][:1] if settings.quick else RATES[setting.unit, public]
         arm = private.Run(setting=setting, model=name, start=start, rates=rates, seed=settings.seed)
         found = private.measure(arm, data_dir=settings.data_dir)
         tried = ", ".join(f"{rate:g}: {score:.0f}" for rate, score in found.by_rate.items())

@@ -39,7 +39,7 @@ class Setting:
         )
 
 
-RECORDS = Setting(unit="record", epsilon=8.0, delta=1e-5, batch_size=1024, steps=120)
+RECORDS = Setting(unit="record", epsilon=8.0, delta=1e-5, batch_size=1024, steps=80)
 SPEAKERS = Setting(unit="user", epsilon=8.0, delta=0.05, batch_size=4, steps=20, records_per_user=256)
 
 
