@@ -25,7 +25,7 @@ from trainables.data import data_folder
 from trainables.data.text import documents, public_vocabulary
 from trainables.start import StartWeights, read_start
 
-EPOCHS = {"next_word_lstm": 4, "next_word_mlp": 2}
+EPOCHS = {"next_word_lstm": 6, "next_word_mlp": 2}
 RATES = {
     ("record", True): (1.0, 3.0),
     ("record", False): (3.0, 8.0),
