@@ -86,8 +86,8 @@ FAULTS: tuple[Fault, ...] = (
         name="windows-beyond-a-paragraph",
         breaks="one word more in a paragraph changes all records of the speech after it",
         file="trainables/data/text.py",
-        old='for line in text.split("\n")]) for text in texts]',
-        new="for line in [text]]) for text in texts]",
+        old='for line in text.split("\\n")]',
+        new="for line in [text]]",
         test="tests/trainables/data/test_users.py"
         "::test_a_word_is_in_one_record_and_a_change_stays_within_its_paragraph",
     ),
