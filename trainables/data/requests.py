@@ -50,6 +50,8 @@ class DatasetInfo:
         users: PUBLIC number of training users before the validation split; None without users.
         blocks: blocks of a custom data set whose training records are used; empty for all records.
         task: task of the labels, one of `trainables.tasks.TASKS`.
+        teachers: PUBLIC number of teachers that voted on the training inputs, which are then public; None without
+            votes.
     """
 
     name: str
@@ -68,6 +70,7 @@ class DatasetInfo:
     users: int | None = None
     blocks: tuple[str, ...] = ()
     task: str = CLASSIFICATION
+    teachers: int | None = None
 
     @property
     def outputs(self) -> int:
