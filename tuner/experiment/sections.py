@@ -249,7 +249,8 @@ class PrivacySection(Section):
         accounting: accounting mode. `composition` shows all trials. `selection` is a sealed search, which shows only
             the winner. `public` searches on public data and then trains once on the private records. `release`
             charges one noisy copy of the records, on which any number of trials train. `votes` charges labels of
-            public inputs that teachers voted for, on which any number of students train. `auto` takes what is expected to cost the least accuracy (`tuner.plan.comparison`).
+            public inputs that teachers voted for, on which any number of students train. `auto` takes what
+            is expected to cost the least accuracy (`tuner.plan.comparison`).
         cap: filter for `composition`. auto chooses the tightest filter that the search space allows.
         order: Rényi order of the fixed_order filter. auto chooses the best order for the plan.
         noise_multiplier: a number or a domain to search. auto chooses the smallest noise with which the planned trials

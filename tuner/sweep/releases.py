@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trainables.data import DatasetRequest
-
+    from trainables.release.votes import Voting
     from tuner.privacy.ledger.ledger import Ledger
     from tuner.privacy.ledger.state import DatasetState, SearchState
     from tuner.sweep.folder import SweepFolder
@@ -48,6 +48,7 @@ __all__ = [
     "release_of",
     "release_to_use",
     "take_release",
+    "voting_of",
 ]
 
 
@@ -229,16 +230,22 @@ def _noisy_records(request: DatasetRequest, limit: OneRelease, *, labels: bool) 
 def _voted_labels(request: DatasetRequest, limit: VotedLabels) -> bytes:
     from trainables.engine.random import SecureGenerator
     from trainables.release.draw import packed
-    from trainables.release.votes import Voting, draw_labels
+    from trainables.release.votes import draw_labels
+
+    return packed(draw_labels(request, voting_of(limit), queries=limit.noise.queries, generator=SecureGenerator()))
+
+
+def voting_of(limit: VotedLabels) -> Voting:
+    """Return the rule by which labels are drawn under a limit."""
+    from trainables.release.votes import Voting
 
     each = limit.noise
-    voting = Voting(
+    return Voting(
         threshold=limit.threshold,
         threshold_noise=each.threshold_noise,
         answer_noise=each.answer_noise,
         answers=each.answers,
     )
-    return packed(draw_labels(request, voting, queries=each.queries, generator=SecureGenerator()))
 
 
 def _kept(limit: OneRelease | VotedLabels) -> float:

@@ -20,7 +20,7 @@ VOTES = Mode(
     kept="the votes, an ε computed from them, the teachers, raw logs, noise and records are for the operator only",
     winner="ε of the labels, which covers this student and all others that were trained on them: the guarantee",
     winner_row="trained on the voted labels: covered by their guarantee",
-    extent="The numbers are those of one draw of labels, whatever the votes are. It was charged whole before a vote was "
-    "read, and was drawn once. Any number of trials and of searches on the labels are covered and add nothing.",
+    extent="The numbers are those of one draw of labels, whatever the votes are. It was charged whole before a vote "
+    "was read, and was drawn once. Any number of trials and of searches on the labels are covered and add nothing.",
 )
 """PATE (Papernot et al. 2018), with one charged draw of labels for any number of students and searches."""
