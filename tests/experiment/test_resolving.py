@@ -26,6 +26,7 @@ USUAL: dict[str, set[str]] = {
     "dplis": {"smoothing_radius"},
     "dp_weight_decay": {"weight_decay"},
     "input_perturbation": {"weight_decay", "feature_gain"},
+    "pate": {"smoothing_sigma", "weight_decay"},
     "composed": {"laplacian_sigma", "smoothing_radius", "weight_decay"},
 }
 DOCUMENT = Path(tuner.__file__).parent.parent / "docs" / "experiment.md"
