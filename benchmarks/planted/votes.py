@@ -1,4 +1,4 @@
-"""Faults of voted labels: a distance or noise that is too small, a limit that is not kept, votes that are not checked."""
+"""Faults of voted labels: too small a distance or noise, a limit that is not kept, votes that are not checked."""
 
 from __future__ import annotations
 
