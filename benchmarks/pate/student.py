@@ -97,6 +97,7 @@ def train(data_dir: str | None, run: Run) -> Outcome:
                 "schedule.step.factor": 0.1,
                 "smoothing_sigma": run.sigma,
                 "smoothing_samples": run.samples,
+                "weight_decay": 0.0,
             },
             release=str(path),
             release_sha256=hashlib.sha256(content).hexdigest(),

@@ -22,8 +22,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/privacy/accountant/voted_labels.py",
         old="        return sqrt(self.queries / self.threshold_noise**2 + 2 * self.answers / self.answer_noise**2)\n",
         new="        return sqrt(2 * self.answers / self.answer_noise**2)\n",
-        test="tests/privacy/modes/test_modes.py"
-        "::test_every_filter_has_a_phrase_on_the_card_and_a_second_opinion[voted_labels]",
+        test="tests/privacy/modes/test_modes.py::test_every_filter_has_a_phrase_on_the_card_and_a_second_opinion",
     ),
     Fault(
         name="votes-no-limit",

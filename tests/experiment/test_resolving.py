@@ -36,6 +36,8 @@ DOCUMENT = Path(tuner.__file__).parent.parent / "docs" / "experiment.md"
 def experiment_of(method: str, *overrides: str) -> Experiment:
     text = f"name: my-search\ndataset: {{name: digits}}\ntrainable: {{method: {method}}}\nprivacy: {{epsilon: 4.0}}\n"
     on_release = [] if method in STEP_METHODS else ["privacy.accounting=release"]
+    if method == "pate":
+        on_release = ["privacy.accounting=votes", "dataset.name=mnist_votes"]
     return parse_experiment(text, [*on_release, *overrides])
 
 

@@ -27,7 +27,7 @@ class Student(Hyperparameters):
     on_votes: ClassVar[bool] = True
     smoothing_sigma: float = 0.0
     smoothing_samples: int | Promotion = 10
-    weight_decay: float = 0.0
+    weight_decay: float = 1e-4
 
     def objective(self, step: int) -> Objective:
         """Return the loss's points at this step: L(θ) → (1/K) Σ_j L(θ + σ·z_j), with the K of the step's level."""
