@@ -52,7 +52,8 @@ def log_other_answer(votes: Array, *, noise: float) -> Array:
     losing = log_ndtr(-(ordered[:, -1:] - ordered[:, :-1]) / (sqrt(2) * noise))
     top = losing.max(1, keepdims=True)
     total = top[:, 0] + np.log(np.exp(losing - top).sum(1))
-    return np.minimum(total, log(1 - 1 / votes.shape[1]))
+    found: Array = np.minimum(total, log(1 - 1 / votes.shape[1]))
+    return found
 
 
 def answer_divergence(log_q: Array, *, noise: float, orders: Array) -> Array:
