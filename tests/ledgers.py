@@ -11,10 +11,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tuner.privacy.accountant.filters import CouponBook, Filter, OneRelease, Sealed, TotalSteps
+from tuner.privacy.accountant.filters import CouponBook, Filter, OneRelease, Sealed, TotalSteps, VotedLabels
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.noisy_records import NoisyRecords
 from tuner.privacy.accountant.run_laws import RunLaw
+from tuner.privacy.accountant.voted_labels import VotingNoise
 from tuner.privacy.ledger.division import Division
 from tuner.privacy.ledger.entries import GENESIS, Entry, canonical, entry_hash
 from tuner.privacy.ledger.ledger import Ledger
@@ -29,6 +30,7 @@ TRAINING_STEPS = TotalSteps(MECHANISM, 1000)
 BOOK = CouponBook(((MECHANISM, 10), (CHEAP, 20)))
 SEALED = Sealed(RunLaw(name="geometric", mean=2.0), 60, ((CHEAP, 5),))
 NOISY = OneRelease(NoisyRecords(clip=1.0, noise=3.0, label_epsilon=1.0, classes=3), 100)
+VOTED = VotedLabels(VotingNoise(queries=100, answers=30, threshold_noise=40.0, answer_noise=20.0), 12.0)
 SCORES = {"validation": TotalSteps(RELEASE, 6), "validation_claim": (1.0, 1e-6)}
 
 OWNERS_WORD = {"user_key": "patient number", "pairs": "0" * 64}

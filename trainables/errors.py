@@ -32,6 +32,11 @@ EXPLANATIONS: dict[str, str] = {
     "model-not-convex": "The loss of a network is not convex, so one record may move its minimum without limit.",
     "gain-not-linear": "The gain multiplies the weights of a linear first layer. Write `feature_gain: 1`.",
     "release-damaged": "The stored release has another form than dp-tuner writes. Start a new search.",
+    "release-empty": "No query passed the threshold, so a student has no label. Lower `privacy.votes.threshold` or "
+    "raise `privacy.epsilon`. A new search draws and charges new labels.",
+    "votes-missing": "Teachers voted on no input of this data set. Name a data set with votes.",
+    "votes-damaged": "Each row of a file of votes has one vote of each teacher, whose public number the data set "
+    "states. Correct the file.",
     "method-not-on-release": "A training on a release needs a method for releases and the file of one. Please report "
     "this as a bug.",
     # hyper-parameters; the explanations of other codes are in search_spaces.errors

@@ -38,7 +38,8 @@ class Hyperparameters:
     """Hyper-parameters of every method.
 
     Attributes:
-        on_release: whether the method trains on a release of the records, instead of by private steps on the records.
+        on_release: whether the method trains on a release, instead of by private steps on the records.
+        on_votes: whether that release is labels of public inputs that teachers voted for.
         batch_size: EXPECTED batch size under Poisson sampling. ε depends on it.
         steps: number of private steps of the trial. ε depends on it.
         noise_multiplier: standard deviation of the noise divided by the clipping norm; 0 is not private. ε depends on
@@ -64,6 +65,7 @@ class Hyperparameters:
     """
 
     on_release: ClassVar[bool] = False
+    on_votes: ClassVar[bool] = False
     batch_size: int
     steps: int
     noise_multiplier: float

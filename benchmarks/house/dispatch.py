@@ -11,9 +11,10 @@ A file dispatches when it does one of these:
   or `or`, and its name has the word "sealed" or is in `_MODE_FLAGS`. A comparison of `selection` or `public` with None
   is such a test too.
 
-The kinds of a filter are "total_steps", "coupon_book", "fixed_order", "one_release" and "sealed"; those of a mode are
-"composition", "selection", "public" and "release". A type that lists kinds, a default value, passing a kind or a flag
-on, and asking an object for what it says of its own kind (`mode.runs_hidden`, `filter.charged_whole`) are not dispatch.
+The kinds of a filter are "total_steps", "coupon_book", "fixed_order", "one_release", "sealed" and "voted_labels"; those
+of a mode are "composition", "selection", "public", "release" and "votes". A type that lists kinds, a default value,
+passing a kind or a flag on, and asking an object for what it says of its own kind (`mode.runs_hidden`,
+`filter.charged_whole`) are not dispatch.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from benchmarks.house.tree import Source
 
 __all__ = ["filter_dispatch", "mode_dispatch"]
 
-_FILTERS = frozenset({"total_steps", "coupon_book", "fixed_order", "one_release", "sealed"})
-_MODES = frozenset({"composition", "selection", "public", "release"})
+_FILTERS = frozenset({"total_steps", "coupon_book", "fixed_order", "one_release", "sealed", "voted_labels"})
+_MODES = frozenset({"composition", "selection", "public", "release", "votes"})
 _MODE_FLAGS = frozenset({"public_search", "is_public_search", "is_public", "is_selection", "is_composition"})
 
 

@@ -13,6 +13,7 @@ from benchmarks.planted import (
     step,
     training,
     verification,
+    votes,
 )
 from benchmarks.planted.fault import Fault
 
@@ -29,5 +30,6 @@ FAULTS: tuple[Fault, ...] = (
     *verification.FAULTS,
     *search.FAULTS,
     *release.FAULTS,
+    *votes.FAULTS,
 )
 """In the order in which a reader meets the code: from the private step to what leaves a search."""

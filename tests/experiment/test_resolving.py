@@ -27,6 +27,7 @@ USUAL: dict[str, set[str]] = {
     "dplis": {"smoothing_radius"},
     "dp_weight_decay": {"weight_decay"},
     "input_perturbation": {"weight_decay", "feature_gain"},
+    "pate": {"smoothing_sigma", "weight_decay"},
     "composed": {"laplacian_sigma", "smoothing_radius", "weight_decay"},
 }
 DOCUMENT = Path(tuner.__file__).parent.parent / "docs" / "experiment.md"
@@ -35,6 +36,8 @@ DOCUMENT = Path(tuner.__file__).parent.parent / "docs" / "experiment.md"
 def experiment_of(method: str, *overrides: str) -> Experiment:
     text = f"name: my-search\ndataset: {{name: digits}}\ntrainable: {{method: {method}}}\nprivacy: {{epsilon: 4.0}}\n"
     on_release = [] if method in STEP_METHODS else ["privacy.accounting=release"]
+    if method == "pate":
+        on_release = ["privacy.accounting=votes", "dataset.name=mnist_votes"]
     return parse_experiment(text, [*on_release, *overrides])
 
 

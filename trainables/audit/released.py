@@ -17,7 +17,7 @@ from trainables.model_gate import public_inputs
 from trainables.release import draw
 from trainables.release.draw import Randomiser
 
-__all__ = ["ReleaseMoved", "audit_release", "probe_clip"]
+__all__ = ["ReleaseMoved", "audit_release", "probe_clip", "separated"]
 
 _LONG: Final = 1e3  # norm of the two records before the clip, in units of C
 _RANDOM_RECORDS: Final = 40
@@ -49,20 +49,29 @@ def audit_release(randomiser: Randomiser, *, size: int, rows: int, delta: float)
     direction[0] = _LONG * randomiser.clip
     one = _statistic(direction, 0, randomiser, rows)
     other = _statistic(-direction, 1, randomiser, rows)
-    half = rows // 2
+    found, caught, wrong = separated(one, other, delta)
+    return AuditResult(
+        canaries=2 * rows,
+        guesses=caught + wrong,
+        right=caught,
+        delta=delta,
+        confidence=CONFIDENCE,
+        epsilon_at_least=found,
+        unexplained=None,
+    )
+
+
+def separated(one: np.ndarray, other: np.ndarray, delta: float) -> tuple[float, int, int]:
+    """Return a lower bound of ε, and how many of the second half of `one` and of `other` are above the threshold.
+
+    Both have the shape (n,). The threshold is chosen on the first half.
+    """
+    half = len(one) // 2
     candidates = np.quantile(other[:half], 1 - np.geomspace(4 / half, 0.5, 30))
     found = [_bound(one[:half] > cut, other[:half] > cut, delta) for cut in candidates]
     cut = candidates[int(np.argmax(found))]
     caught, wrong = one[half:] > cut, other[half:] > cut
-    return AuditResult(
-        canaries=2 * rows,
-        guesses=int(caught.sum() + wrong.sum()),
-        right=int(caught.sum()),
-        delta=delta,
-        confidence=CONFIDENCE,
-        epsilon_at_least=max(_bound(caught, wrong, delta), 0.0),
-        unexplained=None,
-    )
+    return max(_bound(caught, wrong, delta), 0.0), int(caught.sum()), int(wrong.sum())
 
 
 def probe_clip(randomiser: Randomiser, *, input_shape: tuple[int, ...]) -> ReleaseMoved:

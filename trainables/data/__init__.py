@@ -12,6 +12,7 @@ import hashlib
 from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from trainables.checks import near_name_hint
 from trainables.data.files import data_folder, locate
@@ -20,6 +21,9 @@ from trainables.data.requests import COUNTS, DatasetInfo, DatasetRequest, Splits
 from trainables.errors import DatasetError
 from trainables.tasks import BINARY
 from trainables.wall import walled
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = [
     "DATASETS",
@@ -32,6 +36,7 @@ __all__ = [
     "info",
     "is_own",
     "load_records",
+    "load_votes",
     "public_train_size",
     "public_validation_size",
     "records_fingerprint",
@@ -215,6 +220,20 @@ def _records(request: DatasetRequest) -> str:
 def load_records(request: DatasetRequest) -> Splits:
     """Return the records as tensors. The tensors are cached, so callers must not change them."""
     return _loaded(request)
+
+
+@walled
+def load_votes(request: DatasetRequest) -> torch.Tensor:
+    """Return the teachers' votes on the training inputs, in the order of `load_records`, int64, (n, classes). PRIVATE.
+
+    Raise DatasetError if nobody voted on the data set, or if a row has not one vote of each teacher.
+    """
+    from trainables.data.votes import votes_on
+
+    known = info(request)
+    if known.teachers is None:
+        raise DatasetError("votes-missing", f"The data set {known.name} has no votes. Use mnist_votes.")
+    return votes_on(known, request)
 
 
 @lru_cache(maxsize=2)

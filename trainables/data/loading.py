@@ -14,7 +14,7 @@ import numpy as np
 from trainables.data import images
 from trainables.data.files import data_folder, locate, reading
 from trainables.data.images import KEYS, Arrays
-from trainables.data.registry import KDDCUP_FRACTION, REGRESSIONS, TEST_FRACTION
+from trainables.data.registry import KDDCUP_FRACTION, REGRESSIONS, TEST_FRACTION, VOTED
 from trainables.data.requests import DatasetInfo, DatasetRequest, Splits
 from trainables.data.splits import aside, aside_by_content, aside_by_user, contributions
 from trainables.data.tabular import ADULT, BANK, CREDIT_CARD, KDDCUP, WISCONSIN, Table, encode
@@ -150,6 +150,16 @@ def _grey(_name: str, paths: tuple[Path, ...]) -> Arrays:
     return images.read_npz(paths) if len(paths) == 1 else images.read_idx(paths)
 
 
+def _of_votes(_name: str, paths: tuple[Path, ...]) -> Arrays:
+    """Return the public inputs that MNIST's teachers voted on, with their true labels, and the other test images."""
+    arrays = images.read_npz(paths[:1])
+    return {
+        f"{key}_{part}": arrays[f"{key}_test"][rows]
+        for part, rows in (("train", slice(VOTED)), ("test", slice(VOTED, None)))
+        for key in ("x", "y")
+    }
+
+
 def _cifar(_name: str, paths: tuple[Path, ...]) -> Arrays:
     return images.read_webp_sheets(paths) if paths[0].suffix == ".npz" else images.read_cifar_archive(paths)
 
@@ -169,6 +179,7 @@ _READERS: dict[str, Callable[[str, tuple[Path, ...]], Arrays]] = {
     "breast_cancer": _scikit_learn,
     "iris": _scikit_learn,
     "mnist": _grey,
+    "mnist_votes": _of_votes,
     "fashion_mnist": _grey,
     "cifar10": _cifar,
     "cifar10_10k2k": _cifar,

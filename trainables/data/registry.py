@@ -12,7 +12,16 @@ from trainables.data.requests import DatasetInfo, FileInfo
 from trainables.data.tabular import ADULT, BANK, CREDIT_CARD, KDDCUP, WISCONSIN
 from trainables.tasks import REGRESSION
 
-__all__ = ["CONTEXT", "DATASETS", "KDDCUP_FRACTION", "LEAST_COUNT", "REGRESSIONS", "TEST_FRACTION", "VOCABULARY"]
+__all__ = [
+    "CONTEXT",
+    "DATASETS",
+    "KDDCUP_FRACTION",
+    "LEAST_COUNT",
+    "REGRESSIONS",
+    "TEST_FRACTION",
+    "VOCABULARY",
+    "VOTED",
+]
 
 REGRESSIONS = {"regression_1d": (10.0,), "regression_2d": (10.0, 5.0)}
 """Synthetic regressions of the weight-decay paper (5.1 and 5.2): name → true weights."""
@@ -22,6 +31,9 @@ TEST_FRACTION = 0.2
 
 KDDCUP_FRACTION = 70_000 / 494_021
 """Fraction of KDD Cup's rows that are used, about as many as papers use. A hash of the row's number selects them."""
+
+VOTED = 9_000
+"""Number of MNIST's test images, from the first, on which the teachers voted."""
 
 CONTEXT = 20
 """Number of words in an input of next-word prediction."""
@@ -115,6 +127,24 @@ _ALL = (
         content_sha256="f51158809a4c6bda64963151f813c10dbbd64c89b8f0b0db0f99a129515e42ed",
         records_sha256="6db74735d3d95a35c70be27727449fda40a10eda75111ddd4c14a10cc0a4edb5",
         provenance="MNIST (LeCun, Cortes, Burges), official training and test sets",
+        licence="none stated",
+    ),
+    _info(
+        (
+            FileInfo("mnist.npz", "06af5dfe73b70e3bc1c36439982b18a8d76803db9b544f6fdf838a37fbb01b64"),
+            FileInfo("pate_votes.npz", "7551aa2c7994404e2d2f79fcdf244cc119704b171a5ef24ff9832b09671b3abe"),
+        ),
+        name="mnist_votes",
+        public_train_size=VOTED,
+        test_size=1_000,
+        input_shape=(1, 28, 28),
+        classes=10,
+        content_sha256="7d48accdf3c68901f6bf15c92cb82eaeb873b8e062d02bdc4653cbe0869224cd",
+        records_sha256="b8e27335c16885d5708f0465927d436153cdc0193c1a99e65a096d0ddc421333",
+        budget_owner="mnist",
+        teachers=250,
+        provenance="MNIST's test images, as public inputs, and the votes on the first 9 000 of 250 teachers, each "
+        "trained on a part of MNIST's training records (Papernot et al. 2018); the votes share MNIST's budget",
         licence="none stated",
     ),
     _info(

@@ -51,6 +51,8 @@ class DatasetInfo:
         blocks: blocks of a custom data set whose training records are used; empty for all records.
         task: task of the labels, one of `trainables.tasks.TASKS`.
         record: what one record is, where it is less than a reader would think; "" otherwise.
+        teachers: PUBLIC number of teachers that voted on the training inputs, which are then public; None without
+            votes.
     """
 
     name: str
@@ -70,6 +72,7 @@ class DatasetInfo:
     blocks: tuple[str, ...] = ()
     task: str = CLASSIFICATION
     record: str = ""
+    teachers: int | None = None
 
     @property
     def outputs(self) -> int:

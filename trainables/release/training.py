@@ -14,11 +14,13 @@ from torch import Tensor, nn
 from trainables import data
 from trainables.charge import Charge
 from trainables.engine.layout import Layout
+from trainables.engine.objective import Plain
 from trainables.engine.schedules import rate_factor
 from trainables.engine.update import Update
 from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
 from trainables.methods import from_parameters
 from trainables.methods.input_perturbation import InputPerturbation
+from trainables.methods.pate import Student
 from trainables.models import build
 from trainables.release.draw import Release, unpacked
 from trainables.release.loss import debiased_cross_entropy, label_weights
@@ -64,6 +66,9 @@ def first_linear(model: nn.Module) -> nn.Linear:
 class ReleasedTraining:
     """Gradient descent on a release. The loss is debiased for randomised labels, plus λ/2·‖θ‖².
 
+    A release is one noisy copy of the records, or public inputs with labels that teachers voted for. The labels of the
+    latter are taken as they are, and the loss may be smoothed.
+
     Formal guarantee: the model depends on the training records only through the release, which was charged before. The
     scores depend on the validation records as they are, which the guarantee does not cover.
 
@@ -88,13 +93,14 @@ class ReleasedTraining:
             optimizer=spec.optimizer,
             momentum=spec.momentum,
         )
-        if not isinstance(found, InputPerturbation) or spec.release is None:
+        if not isinstance(found, InputPerturbation | Student) or spec.release is None:
             raise HyperparameterError(
                 "method-not-on-release",
-                f"A training on a release needs the method input_perturbation and a release (got {spec.method!r} and "
+                f"A training on a release needs a method for releases and a release (got {spec.method!r} and "
                 f"{spec.release!r}). Please report this as a bug.",
             )
         self._hyperparameters = found
+        self._gain = found.feature_gain if isinstance(found, InputPerturbation) else 1.0
         if spec.threads is not None:
             torch.set_num_threads(spec.threads)
         about = data.info(spec.dataset)
@@ -107,11 +113,17 @@ class ReleasedTraining:
             normalization=spec.normalization,
             seed=spec.seed,
         )
-        if found.feature_gain != 1:
+        if self._gain != 1:
             first_linear(self._model)
         self._layout = Layout.of(self._model)
         self._theta = self._layout.flatten(self._model)
         self._release = read_release(Path(spec.release), spec.release_sha256)
+        if len(self._release.y) == 0:
+            raise TrainableError(
+                "release-empty",
+                "No query was answered, so there is no label to train on. Lower `privacy.votes.threshold` or raise "
+                "`privacy.epsilon` in a new search, which is charged again.",
+            )
         self._inputs = self._release.x.reshape(-1, *about.input_shape)
         self._weights = label_weights(spec.labels_kept, about.classes)
         self._update: Update = found.update(self._theta, variance=lambda: 0.0)  # the steps have no noise of their own
@@ -128,9 +140,9 @@ class ReleasedTraining:
     def model(self) -> nn.Module:
         """Model that is scored and exported, with the gain on the weights of its first layer."""
         self._layout.write(self._theta, self._model)
-        if self._hyperparameters.feature_gain != 1:
+        if self._gain != 1:
             with torch.no_grad():
-                first_linear(self._model).weight.mul_(self._hyperparameters.feature_gain)
+                first_linear(self._model).weight.mul_(self._gain)
         return self._model
 
     def run_to(self, step: int) -> None:
@@ -143,13 +155,21 @@ class ReleasedTraining:
             self.step += 1
 
     def gradient(self, inputs: Tensor, reported: Tensor) -> Tensor:
-        """Return the gradient of the debiased loss plus λ/2·‖θ‖² at the current parameters, shape (d,)."""
-        self._layout.write(self._theta, self._model)
+        """Return the gradient of the debiased loss plus λ/2·‖θ‖² at the current parameters, shape (d,).
+
+        The loss may be a mean over perturbed parameters, whose public generator is the training's.
+        """
+        method = self._hyperparameters
+        objective = method.objective(self.step) if isinstance(method, Student) else Plain()
+        points = objective.points(self._theta, noise_scale=1.0, public=self._public)
         named = dict(self._model.named_parameters())
         parameters = [named[name] for name in self._layout.names]
-        loss = debiased_cross_entropy(self._model(inputs), reported, self._weights)
-        flat = torch.cat([each.reshape(-1) for each in torch.autograd.grad(loss, parameters)])
-        return flat + self._hyperparameters.weight_decay * self._theta
+        flat = torch.zeros_like(self._theta)
+        for index in range(len(points)):
+            self._layout.write(points.theta(index), self._model)
+            loss = debiased_cross_entropy(self._model(inputs), reported, self._weights)
+            flat += torch.cat([each.reshape(-1) for each in torch.autograd.grad(loss, parameters)])
+        return points.scale * flat + method.weight_decay * self._theta
 
     def evaluate(self, split: str = "validation") -> dict[str, float]:
         """Return accuracy and mean cross-entropy on validation or test records, which the guarantee does not cover.

@@ -20,7 +20,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "start-with-release": "Any number of searches train on a release, and its entry in the ledger is made once. So "
         "the card of a later search could not name the public weights of that search. Remove `start` and `freeze`.",
         "release-method": "Methods that train on a release need `accounting: release`, and no other method has it.",
-        "release-unused": "`privacy.release` has no effect without `accounting: release`. Remove it.",
+        "release-unused": "`privacy.release` and `privacy.votes` have no effect without the accounting of their name. "
+        "Remove the key.",
+        "votes-without": "`accounting: votes` needs a data set that teachers voted on, such as mnist_votes, and such a "
+        "data set needs `accounting: votes`, because its inputs are public and only its votes are private.",
         "release-published": "The theorem of the input perturbation paper is false, so its noise guarantees nothing. "
         "Write `guarantee: rigorous`, or `private: false` for a study.",
         "release-noise": "The noise of a release follows from ε, δ, the clipping norm and the share of the labels.",

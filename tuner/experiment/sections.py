@@ -222,6 +222,23 @@ class ReleaseSection(Section):
     strong_convexity: Positive = 0.01
 
 
+class VotesSection(Section):
+    """Labels that teachers voted for, on which all students train (`accounting: votes`). Its noise follows from ε.
+
+    Attributes:
+        threshold: votes that the largest count of a query plus noise must reach for an answer.
+        queries: number of public inputs that are tested; null for all of them.
+        answers: largest number of labels. After it, no query is tested any more.
+        threshold_share: the tests' share of the squared noise-to-signal ratio, above 0 and below 1. The answers have
+            the rest.
+    """
+
+    threshold: Annotated[Finite, one_release("threshold")] = 200.0
+    queries: Annotated[Count | None, one_release("queries")] = None
+    answers: Annotated[Count, one_release("answers")] = 300
+    threshold_share: Annotated[Fraction, one_release("threshold_share")] = 0.15
+
+
 class PrivacySection(Section):
     """Privacy settings. The budget applies to the WHOLE search.
 
@@ -231,7 +248,8 @@ class PrivacySection(Section):
         unit: protected unit, which is one record or all records of one user.
         accounting: accounting mode. `composition` shows all trials. `selection` is a sealed search, which shows only
             the winner. `public` searches on public data and then trains once on the private records. `release`
-            charges one noisy copy of the records, on which any number of trials train. `auto` takes what
+            charges one noisy copy of the records, on which any number of trials train. `votes` charges labels of
+            public inputs that teachers voted for, on which any number of students train. `auto` takes what
             is expected to cost the least accuracy (`tuner.plan.comparison`).
         cap: filter for `composition`. auto chooses the tightest filter that the search space allows.
         order: Rényi order of the fixed_order filter. auto chooses the best order for the plan.
@@ -252,6 +270,7 @@ class PrivacySection(Section):
     noise_multiplier: Noise = "auto"
     runs: RunsSection = RunsSection()
     release: ReleaseSection = ReleaseSection()
+    votes: VotesSection = VotesSection()
     private: bool = True
     noise_seed: Seed | None = None
 

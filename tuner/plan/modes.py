@@ -13,13 +13,14 @@ from tuner.errors import BudgetRefusedError
 from tuner.plan.caps import ChosenFilter, compose, total_steps
 from tuner.plan.commit import CommitPlan, plan_commit
 from tuner.plan.full_runs import Bought, planned_runs
-from tuner.privacy.accountant.filters import OneRelease, Sealed, TotalSteps
+from tuner.privacy.accountant.filters import OneRelease, Sealed, TotalSteps, VotedLabels
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.noisy_records import NoisyRecords, calibrate_release
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon, max_steps
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.accountant.shuffled_rows import calibrate_shuffled
-from tuner.privacy.modes import COMPOSITION, PUBLIC, RELEASE, SELECTION
+from tuner.privacy.accountant.voted_labels import calibrate_votes
+from tuner.privacy.modes import COMPOSITION, PUBLIC, RELEASE, SELECTION, VOTES
 from tuner.study.names import canonical_sampler
 from tuner.study.samplers.ratio import ratio_of
 
@@ -248,11 +249,29 @@ def _plan_published(experiment: Experiment, choices: Choices) -> PlannedMode:
     return PlannedMode(chosen=ChosenFilter(OneRelease(randomiser, n), filled, reason))
 
 
+def _plan_votes(experiment: Experiment, choices: Choices) -> PlannedMode:
+    """Plan one draw of voted labels: its noise, whatever the votes are. The students on them cost nothing."""
+    privacy, asked = experiment.privacy, experiment.privacy.votes
+    queries = min(choices.train_size, asked.queries or choices.train_size)
+    noise = calibrate_votes(
+        queries=queries,
+        answers=min(asked.answers, queries),
+        threshold_share=asked.threshold_share,
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+    )
+    reason = "the labels are charged before a vote is read; students and later searches on them cost nothing"
+    # The plan's noise multiplier is that of all tests and answers as one Gaussian mechanism.
+    filled = replace(choices, noise=1 / noise.shift)
+    return PlannedMode(chosen=ChosenFilter(VotedLabels(noise, asked.threshold), filled, reason))
+
+
 PLANNERS: Mapping[str, Callable[[Experiment, Choices], PlannedMode]] = {
     COMPOSITION.name: _plan_composition,
     SELECTION.name: _plan_sealed,
     PUBLIC.name: _plan_public,
     RELEASE.name: _plan_release,
+    VOTES.name: _plan_votes,
 }
 """Functions that plan a search, by mode. They raise `BudgetRefusedError` if no run fits the budget."""
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tuner.errors import InputError, TunerError
 from tuner.experiment import Experiment, load_experiment
 from tuner.plan.plan import Plan, plan_from
-from tuner.privacy.accountant.filters import OneRelease
-from tuner.privacy.card.claims import NOTHING_CLAIMED, PUBLIC_SEARCH, RELEASE_CLAIM, Total, claim_line
+from tuner.privacy.accountant.filters import OneRelease, VotedLabels
+from tuner.privacy.card.claims import NOTHING_CLAIMED, PUBLIC_SEARCH, Total, claim_line, release_claim
 from tuner.privacy.ledger.history import void_text
 from tuner.privacy.ledger.stores import default_url
 from tuner.report.curve_watch import curves_of_sweep
@@ -264,6 +264,12 @@ def sweep_report(
     drawn = f"noise multiplier {noise}, sample rate {rate}"
     if isinstance(plan.training_filter, OneRelease):
         drawn, cap = f"standard deviation {plan.training_filter.randomiser.noise:g} on each feature of the release", ""
+    if isinstance(plan.training_filter, VotedLabels):
+        each = plan.training_filter.noise
+        drawn, cap = (
+            f"{each.threshold_noise:g} votes on each test, {each.answer_noise:g} on each count of an answer",
+            "",
+        )
     facts += [
         ("noise", drawn),
         ("steps", f"{'up to ' if plan.priced else ''}{plan.steps_per_trial} a trial{cap}"),
@@ -301,7 +307,7 @@ def sweep_report(
         searched=plan.searched,
         claim=PUBLIC_CLAIM
         if plan.mode.searches_public
-        else RELEASE_CLAIM
+        else release_claim(plan.mode)
         if plan.mode.on_release and plan.private
         else "",
         accounting=plan.mode,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.errors import TunerError
-from tuner.privacy.accountant.filters import OneRelease, Sealed
+from tuner.privacy.accountant.filters import OneRelease, Sealed, VotedLabels
 from tuner.privacy.accountant.pld import epsilon
-from tuner.privacy.modes import COMPOSITION, PUBLIC, RELEASE, SELECTION
+from tuner.privacy.modes import COMPOSITION, PUBLIC, RELEASE, SELECTION, VOTES
 from tuner.report.facts import public_records
 from tuner.report.wording import plural
 
@@ -149,6 +149,31 @@ def _release(plan: Plan) -> OneRelease:
     raise TunerError("plan-incomplete", "The plan of this search has no release. Restore plan.json from a copy.")
 
 
+def _votes_trials(plan: Plan) -> Iterator[tuple[str, str]]:
+    found = _votes(plan)
+    each = found.noise
+    yield (
+        "labels",
+        f"by the votes of teachers on {plural(each.queries, 'public input')}; at most {each.answers} answers",
+    )
+    yield "tests", f"largest count plus noise of {each.threshold_noise:g} votes, at least {found.threshold:g}"
+    yield "answers", f"the largest of the counts plus noise of {each.answer_noise:g} votes"
+    yield "trials", f"{plan.trials} students on the labels, which charge nothing, as later searches on them"
+    yield "steps", f"{plan.steps_per_trial} a trial of {plan.batch_size} labels, {_reports(plan)}"
+
+
+def _votes_cost(plan: Plan) -> Iterator[tuple[str, str]]:
+    yield "ε of the labels", f"{plan.epsilon_at_cap:.6g}, within the cap of {plan.epsilon:g}, whatever the votes are"
+    yield "given the votes", "a smaller ε may hold, but it would depend on the votes: it is not private, and not shown"
+    yield "ε of the trials", "0, and 0 of every later search on the same labels"
+
+
+def _votes(plan: Plan) -> VotedLabels:
+    if isinstance(plan.training_filter, VotedLabels):
+        return plan.training_filter
+    raise TunerError("plan-incomplete", "The plan of this search has no voted labels. Restore plan.json from a copy.")
+
+
 def _reports(plan: Plan) -> str:
     if len(plan.rungs) > 10:
         return f"{len(plan.rungs)} reports{_RUNGS}"
@@ -173,5 +198,6 @@ MODE_ROWS: Mapping[str, ModeRows] = {
     SELECTION.name: ModeRows(_sealed_trials, _sealed_cost),
     PUBLIC.name: ModeRows(_public_trials, _public_cost),
     RELEASE.name: ModeRows(_release_trials, _release_cost),
+    VOTES.name: ModeRows(_votes_trials, _votes_cost),
 }
 """The rows of each mode, by the mode's name."""

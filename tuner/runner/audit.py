@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trainables.data import DatasetRequest
 from tuner.errors import InputError
-from tuner.privacy.accountant.filters import OneRelease
+from tuner.privacy.accountant.filters import OneRelease, VotedLabels
 from tuner.study.promotion import each_level
 from tuner.sweep.identity import admit_open_use
 from tuner.sweep.preflight import ReadySearch, build_model, check_model, prepare, running_own_model
+from tuner.sweep.releases import voting_of
 from tuner.sweep.start_weights import start_file
 from tuner.sweep.trial_spec import training_spec
 
@@ -65,6 +66,8 @@ def audit_command(
     check_model(prepared)
     if isinstance(plan.training_filter, OneRelease):
         return _audit_release(prepared, plan.training_filter)
+    if isinstance(plan.training_filter, VotedLabels):
+        return _audit_votes(prepared, plan.training_filter)
     if public is not None:
         records = _public_records(prepared, public, most=canaries)
     else:
@@ -141,6 +144,33 @@ def _audit_release(prepared: ReadySearch, limit: OneRelease) -> dict[str, Any]:
         "canaries": asdict(found),
         "sensitivity": {"unit": "record", **asdict(moved)},
         "ok": bool(found.epsilon_at_least <= claim and moved.largest_ratio <= 1),
+    }
+
+
+def _audit_votes(prepared: ReadySearch, limit: VotedLabels) -> dict[str, Any]:
+    """Audit the draw of voted labels on made-up votes. The model does not matter, because it reads the labels alone."""
+    from trainables.audit.voted import audit_votes
+
+    plan, about, each = prepared.plan, prepared.about, limit.noise
+    claim = limit.claim(plan.delta)
+    found, most = audit_votes(
+        voting_of(limit),
+        teachers=about.teachers or 2,
+        classes=about.classes,
+        queries=each.queries,
+        delta=plan.delta,
+    )
+    return {
+        "experiment": prepared.experiment.name,
+        "method": plan.method,
+        "model": plan.model,
+        "parameters": {},
+        "records": "made-up",
+        "mechanism": limit.body(),
+        "claim": {"epsilon": claim, "delta": plan.delta, "unit": "record"},
+        "canaries": asdict(found),
+        "sensitivity": {"unit": "record", **asdict(most)},
+        "ok": bool(found.epsilon_at_least <= claim and most.largest_ratio <= 1),
     }
 
 
@@ -243,19 +273,24 @@ def audit_text(values: dict[str, Any]) -> str:
     found, claim, moved, how = (values[name] for name in ("canaries", "claim", "sensitivity", "mechanism"))
     bound = found["epsilon_at_least"]
     on = "made-up records" if values["records"] == "made-up" else f"the public records of {values['records']}"
+    more = f"one {moved['unit']} more"
     if "steps" in how:
         run = f" ({how['steps']} steps, sample rate {how['sample_rate']:g}, noise {how['noise_multiplier']:g})"
-        moves = "moves the clipped sum by"
+        moves = f"{more} moves the clipped sum by"
+    elif "answers" in how:
+        answers = f"at most {how['answers']} answers, noise {how['answer_noise']:g}"
+        run = f" ({how['queries']} tests, noise {how['threshold_noise']:g}; {answers})"
+        moves = "a draw on inputs that all may be answered has"
     else:
-        run, moves = f" (one row: clip {how['clip']:g}, noise {how['noise']:g})", "is after the clip as long as"
+        run, moves = f" (one row: clip {how['clip']:g}, noise {how['noise']:g})", f"{more} is after the clip as long as"
     lines = [
         f"audit of {values['method']} with {values['model']}, on {on}; nothing was charged",
         f"  claim of the audited run    ε = {claim['epsilon']:.3g} at δ = {claim['delta']:g}{run}",
         f"  lower bound of its true ε   {bound:.3g} ({found['right']} of {found['guesses']} guesses right, confidence "
         f"{found['confidence']:.0%})",
-        f"  sensitivity                 one {moved['unit']} more {moves} at most "
+        f"  sensitivity                 {moves} at most "
         f"{moved['largest_ratio']:.3f} of what the noise covers ({moved['samples']} samples tried)",
-        f"  update                      {_told(found['unexplained'])}",
+        *([f"  update                      {_told(found['unexplained'])}"] if "steps" in how else []),
     ]
     if values["ok"]:
         lines.append("  no fault was found. This is no proof: a low bound can be a weak audit.")

@@ -1,11 +1,11 @@
-"""Release mode: all trials train on one noisy copy of the records, which was charged before it was drawn."""
+"""Release and votes mode: all trials train on a release, which was charged before it was drawn."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tuner.errors import TunerError
-from tuner.privacy.card.claims import RELEASE_CLAIM
+from tuner.privacy.card.claims import release_claim
 from tuner.runner.composition import run_open
 from tuner.runner.run import RunOptions, RunResult
 from tuner.sweep.releases import hold_release
@@ -32,5 +32,5 @@ def run_on_release(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | N
             "copy.",
         )
     release = hold_release(sweep, ledger)
-    claim = RELEASE_CLAIM if prepared.plan.private else ""
+    claim = release_claim(prepared.plan.mode) if prepared.plan.private else ""
     return run_open(sweep, prepared, None, options, claim=claim, release=release, of_ledger=ledger)

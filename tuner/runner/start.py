@@ -12,7 +12,7 @@ from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError
 from tuner.experiment import load_experiment
 from tuner.files import write_json
 from tuner.plan.plan import plan_from
-from tuner.privacy.modes import COMPOSITION, RELEASE, SELECTION
+from tuner.privacy.modes import COMPOSITION, RELEASE, SELECTION, VOTES
 from tuner.runner.composition import run_open
 from tuner.runner.proxy import check_proxy, run_proxy
 from tuner.runner.release import run_on_release
@@ -40,6 +40,7 @@ RUNNERS: Mapping[str, Callable[[SweepFolder, ReadySearch, Ledger | None, RunOpti
     COMPOSITION.name: run_open,
     SELECTION.name: run_sealed,
     RELEASE.name: run_on_release,
+    VOTES.name: run_on_release,
 }
 """Functions that run a sweep, by the name of its mode. `tuner.runner.public` runs the two sweeps of public mode."""
 

@@ -1,4 +1,4 @@
-"""The stored releases of a ledger: one charged, noisy copy of the records, which any number of searches use.
+"""The stored releases of a ledger: a charged, noisy copy of the records, or voted labels, for any number of searches.
 
 Formal guarantees:
     - A release is charged in the ledger before it is drawn, and drawn once. The process that charges it holds the lock
@@ -17,13 +17,14 @@ from __future__ import annotations
 import hashlib
 import secrets
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainables.wall import behind
 from tuner.errors import LedgerError, TunerError
 from tuner.files import file_lock, replacing, write_json
-from tuner.privacy.accountant.filters import OneRelease
+from tuner.privacy.accountant.filters import OneRelease, VotedLabels
 from tuner.sweep.folder import read_json
 from tuner.sweep.identity import keyed_fingerprint, near_names, public_facts
 from tuner.sweep.ledger_head import remember_head
@@ -32,6 +33,8 @@ from tuner.sweep.settings import split_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trainables.data import DatasetRequest
+    from trainables.release.votes import Voting
     from tuner.privacy.ledger.ledger import Ledger
     from tuner.privacy.ledger.state import DatasetState, SearchState
     from tuner.sweep.folder import SweepFolder
@@ -45,6 +48,7 @@ __all__ = [
     "release_of",
     "release_to_use",
     "take_release",
+    "voting_of",
 ]
 
 
@@ -120,13 +124,13 @@ def release_to_use(
 
 def release_of(ledger: Ledger, search: SearchState) -> StoredRelease:
     """Return the stored release of a search in the ledger. Its file may be missing."""
-    if not isinstance(search.filter, OneRelease) or search.stored is None:
+    if not isinstance(search.filter, OneRelease | VotedLabels) or search.stored is None:
         raise LedgerError(
             "release-missing",
             f"The ledger holds no stored release named {search.search!r}. Restore the ledger, or start a new search.",
         )
     path = ledger.release_folder / f"{search.search}.npz"
-    return StoredRelease(search=search.search, path=path, sha256=search.stored, kept=search.filter.randomiser.kept)
+    return StoredRelease(search=search.search, path=path, sha256=search.stored, kept=_kept(search.filter))
 
 
 def hold_release(sweep: SweepFolder, ledger: Ledger | None) -> StoredRelease:
@@ -197,28 +201,56 @@ def _charge_and_draw(ledger: Ledger, prepared: ReadySearch, log: Path, fingerpri
 
 
 def _drawn(folder: Path, name: str, prepared: ReadySearch, log: Path, *, labels: bool) -> StoredRelease:
+    limit = prepared.plan.training_filter
+    if isinstance(limit, VotedLabels):
+        make, kept = partial(_voted_labels, prepared.request, limit), 1.0
+    elif isinstance(limit, OneRelease):
+        make, kept = partial(_noisy_records, prepared.request, limit, labels=labels), _kept(limit) if labels else 1.0
+    else:
+        raise TunerError("plan-incomplete", "The plan of this search has no release. Restore plan.json from a copy.")
+    content = behind(log, make)
+    path = folder / f"{name}.npz"
+    _write(path, content)
+    return StoredRelease(
+        search=name if labels else "", path=path, sha256=hashlib.sha256(content).hexdigest(), kept=kept
+    )
+
+
+def _noisy_records(request: DatasetRequest, limit: OneRelease, *, labels: bool) -> bytes:
     from trainables.engine.random import SecureGenerator
     from trainables.release.draw import Randomiser, draw_release, packed
 
-    limit = prepared.plan.training_filter
-    if not isinstance(limit, OneRelease):
-        raise TunerError("plan-incomplete", "The plan of this search has no release. Restore plan.json from a copy.")
     each = limit.randomiser
     randomiser = Randomiser(
         clip=each.clip, noise=each.noise, label_epsilon=each.label_epsilon if labels else None, classes=each.classes
     )
-    content = behind(
-        log,
-        lambda: packed(draw_release(prepared.request, randomiser, rows=limit.rows, generator=SecureGenerator())),
+    return packed(draw_release(request, randomiser, rows=limit.rows, generator=SecureGenerator()))
+
+
+def _voted_labels(request: DatasetRequest, limit: VotedLabels) -> bytes:
+    from trainables.engine.random import SecureGenerator
+    from trainables.release.draw import packed
+    from trainables.release.votes import draw_labels
+
+    return packed(draw_labels(request, voting_of(limit), queries=limit.noise.queries, generator=SecureGenerator()))
+
+
+def voting_of(limit: VotedLabels) -> Voting:
+    """Return the rule by which labels are drawn under a limit."""
+    from trainables.release.votes import Voting
+
+    each = limit.noise
+    return Voting(
+        threshold=limit.threshold,
+        threshold_noise=each.threshold_noise,
+        answer_noise=each.answer_noise,
+        answers=each.answers,
     )
-    path = folder / f"{name}.npz"
-    _write(path, content)
-    return StoredRelease(
-        search=name if labels else "",
-        path=path,
-        sha256=hashlib.sha256(content).hexdigest(),
-        kept=randomiser.kept,
-    )
+
+
+def _kept(limit: OneRelease | VotedLabels) -> float:
+    """Return the probability with which a training takes a label of the release for the record's own."""
+    return 1.0 if isinstance(limit, VotedLabels) else limit.randomiser.kept
 
 
 def _write(path: Path, content: bytes) -> None:

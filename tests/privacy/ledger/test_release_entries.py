@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ledgers import NOISY, SEALED, lease, open_search
+from ledgers import NOISY, SEALED, VOTED, lease, open_search
 
 from tuner.errors import BudgetRefusedError, LedgerError
 from tuner.privacy.ledger.history import search_lines
@@ -37,6 +37,19 @@ def test_it_is_charged_when_it_is_opened_and_stored_once(ledger: Ledger) -> None
         ledger.store_release("r", "cd" * 32)
     assert kinds(ledger) == ["open_search", "release", "stored"]
     assert [line.mode for line in search_lines(ledger.dataset_state("digits"))] == ["release"]
+
+
+def test_voted_labels_are_charged_like_a_release(ledger: Ledger) -> None:
+    claim = VOTED.claim(1e-5)
+    open_search(ledger, "v", epsilon=claim, filter=VOTED)
+    assert (ledger.search_state("v").begun, ledger.search_state("v").status) == (True, "closed")
+    assert ledger.dataset_state("digits").committed_epsilon == claim
+    assert ledger.search_state("v").filter == VOTED
+    ledger.store_release("v", SHA)
+    assert kinds(ledger) == ["open_search", "release", "stored"]
+    assert [line.mode for line in search_lines(ledger.dataset_state("digits"))] == ["votes"]
+    with pytest.raises(BudgetRefusedError, match="filter-exceeds-claim"):
+        open_search(ledger, "w", epsilon=claim * 0.999, filter=VOTED)
 
 
 def test_a_cap_refuses_a_second_release_and_nothing_is_written(ledger: Ledger) -> None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
-from ledgers import BOOK, NOISY, SEALED, TRAINING_STEPS
+from ledgers import BOOK, NOISY, SEALED, TRAINING_STEPS, VOTED
 
 from tuner.experiment.sections import PrivacySection
 from tuner.plan.modes import PLANNERS
 from tuner.privacy.accountant.filters import FILTERS, Filter, FixedOrder
 from tuner.privacy.card.wording import allowed_text
-from tuner.privacy.modes import COMPOSITION, MODES, PUBLIC, RELEASE, SELECTION, Mode, mode_of_charges
+from tuner.privacy.modes import COMPOSITION, MODES, PUBLIC, RELEASE, SELECTION, VOTES, Mode, mode_of_charges
 from tuner.privacy.verify.accountant.bounds import epsilon_ranges, judge, within
 from tuner.report.plan_modes import MODE_ROWS
 from tuner.runner.start import RUNNERS
 from tuner.study.names import SECRET_SAMPLERS
 
 RENYI = FixedOrder.of(order=8.0, epsilon=4.0, delta=1e-5)
-SAMPLES = {filter.kind: filter for filter in (TRAINING_STEPS, BOOK, SEALED, RENYI, NOISY) if filter is not None}
+SAMPLES = {filter.kind: filter for filter in (TRAINING_STEPS, BOOK, SEALED, RENYI, NOISY, VOTED) if filter is not None}
 
 
 def test_every_filter_has_a_sample_here_and_every_cap_of_a_file_is_one() -> None:
@@ -56,6 +56,7 @@ def test_only_one_trial_of_a_public_search_is_private() -> None:
 def test_the_ledger_tells_the_mode(searched_publicly: bool) -> None:
     assert mode_of_charges(SEALED.mode, searched_publicly=searched_publicly) is SELECTION
     assert mode_of_charges(NOISY.mode, searched_publicly=searched_publicly) is RELEASE
+    assert mode_of_charges(VOTED.mode, searched_publicly=searched_publicly) is VOTES
     expected = PUBLIC if searched_publicly else COMPOSITION
     for filter in (TRAINING_STEPS, BOOK):
         assert mode_of_charges(filter.mode, searched_publicly=searched_publicly) is expected

@@ -14,7 +14,7 @@ from training_fakes import keyed
 from trainables import data
 from trainables.data import DatasetRequest
 from trainables.errors import GateError, HyperparameterError, TrainableError
-from trainables.release.draw import Randomiser, noisy_rows, packed
+from trainables.release.draw import Randomiser, Release, noisy_rows, packed
 from trainables.release.training import ReleasedTraining, first_linear
 from trainables.spec import TrainingSpec
 
@@ -88,6 +88,38 @@ def test_it_equals_the_naive_loop_and_reads_no_training_record(
     start = weights_of(training)
     training.run_to(6)
     assert np.allclose(weights_of(training), naive(spec, start, 6), atol=2e-6)
+
+
+@pytest.mark.parametrize(("sigma", "samples"), [(0.0, 3), (0.2, 1), (0.2, 3)])
+def test_a_student_equals_the_naive_loop_with_an_absolute_smoothing(
+    spec: TrainingSpec, sigma: float, samples: int
+) -> None:
+    """The perturbations are the same whatever rate, noise and batch size are: σ is absolute."""
+    parameters = {"learning_rate": 0.5, "weight_decay": 0.03, "smoothing_sigma": sigma, "smoothing_samples": samples}
+    student = replace(spec, method="pate", labels_kept=1.0, parameters=parameters)
+    training = ReleasedTraining(student, NoCharges())  # type: ignore[arg-type]
+    theta, public = weights_of(training), torch.Generator().manual_seed(student.seed)
+    plain = replace(student, labels_kept=1.0)
+    training.run_to(4)
+    for _ in range(4):
+        seeds = torch.randint(2**63 - 1, (samples,), generator=public).tolist() if sigma else [None]
+        total = np.zeros_like(theta)
+        for seed in seeds:
+            drawn = torch.empty(len(theta))
+            z = 0.0 if seed is None else drawn.normal_(generator=torch.Generator().manual_seed(seed)).double().numpy()
+            point = theta + sigma * z
+            # One naive step from the point tells the gradient there: its decay is of the point, not of θ.
+            total += (point - naive(plain, point, 1)) / 0.5 - 0.03 * point
+        theta = theta - 0.5 * (total / len(seeds) + 0.03 * theta)
+    assert np.allclose(weights_of(training), theta, atol=2e-6)
+
+
+def test_a_student_without_labels_is_refused(spec: TrainingSpec) -> None:
+    content = packed(Release(torch.zeros(0, 4), torch.zeros(0, dtype=torch.int64)))
+    Path(str(spec.release)).write_bytes(content)
+    empty = replace(spec, method="pate", parameters={}, release_sha256=hashlib.sha256(content).hexdigest())
+    with pytest.raises(TrainableError, match="release-empty"):
+        ReleasedTraining(empty, NoCharges())  # type: ignore[arg-type]
 
 
 def test_a_checkpoint_continues_bit_for_bit(spec: TrainingSpec, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Gates for searches on one noisy copy of the records (`accounting: release`)."""
+"""Gates for searches on a release: one noisy copy of the records, or voted labels (`accounting: release, votes`)."""
 
 from __future__ import annotations
 
@@ -6,39 +6,79 @@ from collections.abc import Iterator
 
 from search_spaces import Fixed
 from search_spaces.schedules import GEN
+from trainables.data import DATASETS, DatasetInfo
 from trainables.methods import METHODS
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
-from tuner.experiment.sections import ReleaseSection
-from tuner.privacy.modes import RELEASE
+from tuner.experiment.sections import ReleaseSection, VotesSection
+from tuner.privacy.modes import RELEASE, VOTES, Mode
 
 __all__ = ["RELEASE_GATES"]
 
 _UNUSED = ("max_grad_norm", "clipping", "augmentation", "augmentation_multiplicity", "ema_decay")
 """Parameters of private steps, which a training on a release does not have."""
 
+_RELEASES = {RELEASE.name: "one noisy copy of the records", VOTES.name: "labels that teachers voted for"}
 
-@gate("privacy.accounting", "trainable.method", "privacy.release")
+
+@gate("privacy.accounting", "trainable.method", "privacy.release", "privacy.votes")
 def on_release(draft: Draft) -> Iterator[GateFinding]:
-    """Require the mode release for methods that train on a release, and for no other method."""
+    """Require the mode of the release that a method trains on, and no such mode for other methods."""
     privacy, method = draft.experiment.privacy, draft.experiment.trainable.method
     if draft.method is None:
         return
-    trains_on_release = draft.method in METHODS and METHODS[draft.method].on_release  # a user's own method does not
-    if trains_on_release != draft.mode.on_release:
-        mine = [name for name, kind in METHODS.items() if kind.on_release == draft.mode.on_release]
+    mode = _mode_of(draft.method)
+    if mode is not (draft.mode if draft.mode.on_release else None):
+        mine = [name for name in METHODS if _mode_of(name) is draft.mode]
         rule = (
-            f"{method} trains on one noisy copy of the records, which needs `accounting: release`"
-            if trains_on_release
-            else f"{method} trains by private steps, which `accounting: release` does not have"
+            f"{method} trains by private steps, which `accounting: {draft.mode.name}` does not have"
+            if mode is None
+            else f"{method} trains on {_RELEASES[mode.name]}, which needs `accounting: {mode.name}`"
         )
-        fix = f"Write `accounting: release`, or another method than {method}."
+        fix = f"Write `accounting: {mode.name}`, or another method than {method}." if mode is not None else ""
         if draft.mode.on_release:
             fix = f"Write `method: {mine[0]}`, or another accounting."
         yield GateFinding("release-method", "trainable.method", rule, fix)
-    if not draft.mode.on_release and privacy.release != ReleaseSection():
-        rule = f"release needs `accounting: release`, but the accounting is {privacy.accounting}"
-        fix = "Remove the key, or write `accounting: release`."
-        yield GateFinding("release-unused", "privacy.release", rule, fix)
+    for each, unset in ((RELEASE, privacy.release == ReleaseSection()), (VOTES, privacy.votes == VotesSection())):
+        if draft.mode is not each and not unset:
+            rule = f"{each.name} needs `accounting: {each.name}`, but the accounting is {privacy.accounting}"
+            fix = f"Remove the key, or write `accounting: {each.name}`."
+            yield GateFinding("release-unused", f"privacy.{each.name}", rule, fix)
+
+
+@gate("privacy.accounting", "dataset", "privacy.private")
+def votes(draft: Draft) -> Iterator[GateFinding]:
+    """Require votes for the mode votes, and this mode for a data set of public inputs with private votes."""
+    privacy, name = draft.experiment.privacy, draft.experiment.dataset.name
+    known = DATASETS.get(name)
+    voted = known is not None and known.teachers is not None
+    if draft.mode is VOTES and not voted:
+        rule = f"teachers voted on no input of {name}"
+        having = ", ".join(each for each, about in DATASETS.items() if about.teachers is not None)
+        yield GateFinding("votes-without", "dataset.name", rule, f"Write `name: {having}`, or another accounting.")
+    if draft.mode is not VOTES and voted:
+        rule = f"the records of {name} are public, and only its votes are private"
+        yield GateFinding("votes-without", "privacy.accounting", rule, "Write `accounting: votes`.")
+    if draft.mode is VOTES and not privacy.private:
+        rule = "voted labels are charged, so the search must be private"
+        yield GateFinding("mode-needs-private", "privacy.private", rule, "Write true.")
+    if draft.mode is VOTES and privacy.noise_multiplier != "auto":
+        rule = "the noise of voted labels follows from epsilon, delta, queries, answers and threshold_share"
+        yield GateFinding("release-noise", "privacy.noise_multiplier", rule, "Remove the key.")
+    if draft.mode is VOTES and known is not None and not privacy.delta < 1 / _records(known):
+        rule = f"delta must be below 1/n for the n = {_records(known)} records of the teachers"
+        yield GateFinding("delta-too-large", "privacy.delta", rule, f"Write at most {_records(known) ** -1.1:.1g}.")
+
+
+def _mode_of(method: str) -> Mode | None:
+    """Return the mode of the release that a method trains on; None for a method of private steps."""
+    kind = METHODS.get(method)  # None for a user's own method, which trains by private steps
+    if kind is None or not kind.on_release:
+        return None
+    return VOTES if kind.on_votes else RELEASE
+
+
+def _records(known: DatasetInfo) -> int:
+    return DATASETS[known.budget_owner].public_train_size
 
 
 @gate("privacy.accounting", "privacy.private", "privacy.release", "privacy.noise_multiplier")
@@ -63,10 +103,10 @@ def guarantee(draft: Draft) -> Iterator[GateFinding]:
 def what_a_release_lacks(draft: Draft) -> Iterator[GateFinding]:
     """Refuse settings of private steps, and units that a release of records does not protect."""
     experiment = draft.experiment
-    if draft.mode is not RELEASE:
+    if not draft.mode.on_release:
         return
     if experiment.privacy.unit != "record":
-        rule = "a release protects each row, but a user may have several"
+        rule = "a release protects one record, but a user may have several"
         yield GateFinding("release-unit", "privacy.unit", rule, "Write `unit: record`, or another accounting.")
     if experiment.dataset.validation.protected:
         rule = "a search on a release costs nothing, but protected scores would be charged one by one"
@@ -91,4 +131,4 @@ def what_a_release_lacks(draft: Draft) -> Iterator[GateFinding]:
             yield GateFinding("release-steps", f"search.space.{name}", rule, "Remove the key.")
 
 
-RELEASE_GATES: tuple[Gate, ...] = (on_release, guarantee, what_a_release_lacks)
+RELEASE_GATES: tuple[Gate, ...] = (on_release, votes, guarantee, what_a_release_lacks)

@@ -16,7 +16,7 @@ from math import ceil, exp, inf, isfinite, log, log1p, log10
 from tuner.errors import InputError
 from tuner.privacy.accountant.mechanism import is_real_number, require_delta, require_steps
 
-__all__ = ["MARGIN", "NoisyRecords", "calibrate_release", "smallest_epsilon"]
+__all__ = ["MARGIN", "NoisyRecords", "calibrate_release", "gaussian_delta", "smallest_epsilon"]
 
 MARGIN = 1e-13
 """Absolute loss of double precision in a difference of two probabilities, taken off δ. Measured: below 1e-15."""
@@ -68,8 +68,8 @@ class NoisyRecords:
     def delta(self, epsilon: float) -> float:
         """Return the exact local δ at ε: the hockey-stick divergence of the dominating pair."""
         y, rest = self.label_epsilon, self.classes - 2
-        found = self.kept * _gaussian_delta(epsilon - y, self.shift)
-        found += self.changed * (_gaussian_delta(epsilon + y, self.shift) + rest * _gaussian_delta(epsilon, self.shift))
+        found = self.kept * gaussian_delta(epsilon - y, self.shift)
+        found += self.changed * (gaussian_delta(epsilon + y, self.shift) + rest * gaussian_delta(epsilon, self.shift))
         return found
 
     def epsilon(self, delta: float) -> float:
@@ -133,7 +133,7 @@ def calibrate_release(*, clip: float, label_share: float, classes: int, epsilon:
     return NoisyRecords(clip=clip, noise=noise, label_epsilon=label_epsilon, classes=classes)
 
 
-def _gaussian_delta(epsilon: float, shift: float) -> float:
+def gaussian_delta(epsilon: float, shift: float) -> float:
     """Return the hockey-stick divergence of N(μ, 1) and N(0, 1) at any real ε (Balle & Wang 2018, Theorem 8)."""
     from scipy.special import log_ndtr, ndtr
 

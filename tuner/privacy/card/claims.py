@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = [
     "NOTHING_CLAIMED",
     "PUBLIC_SEARCH",
-    "RELEASE_CLAIM",
     "Total",
     "budget_sentence",
     "claim_line",
     "claim_of_card",
     "guarantee_words",
+    "release_claim",
     "totals_of_card",
     "totals_sentence",
 ]
@@ -36,11 +36,12 @@ PUBLIC_SEARCH = (
 """First line of a view of a search on public records."""
 
 
-RELEASE_CLAIM = (
-    "Trains on one noisy copy of the records, which was charged before it was drawn. Its guarantee covers everything "
-    "that is computed from it, so no trial and no later search on it is charged."
-)
-"""Sentence about a search on a release."""
+def release_claim(mode: Mode) -> str:
+    """Return the sentence about a search on a release."""
+    return (
+        f"Trains on a release that was charged before it was drawn ({mode.name}). Its guarantee covers "
+        f"{mode.guarantee}, so no trial and no later search on it is charged."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,8 @@ def allowed_text(filter: Mapping[str, Any]) -> str:
             return "the best of a hidden number of runs"
         case "one_release":
             return f"one release of {counted(filter['rows'], 'row')}"
+        case "voted_labels":
+            return f"one draw of at most {counted(filter['answers'], 'voted label')}"
         case kind:
             raise ValueError(f"a filter must be of a known kind (got {kind!r})")
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tuner.errors import InputError
-from tuner.privacy.accountant.filters import Filter, OneRelease
+from tuner.privacy.accountant.filters import Filter
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
 from tuner.privacy.ledger.admission import (
     admit_own,
@@ -72,7 +72,7 @@ class Ledger(OwnersLedger):
     ) -> None:
         """Open a search of the current user. Its whole (ε, δ) then counts against the cap of the data set.
 
-        A release (`OneRelease`) is also charged by this call, and its search is then closed.
+        A release (`OneRelease`, `VotedLabels`) is also charged by this call, and its search is then closed.
 
         Args:
             dataset: name of the data set.
@@ -155,7 +155,8 @@ class Ledger(OwnersLedger):
                 }
                 write(block, "open_search", {**body, **mirror})
             write(dataset, "open_search", {**body, "units": units_at(write.order(dataset), filter, validation)})
-            if isinstance(filter, OneRelease):  # charged in the same transaction, so that no crash leaves it open
+            if filter.charged_whole and filter.hidden_runs is None:
+                # A release is charged in the same transaction, so that no crash leaves it open.
                 _begin_mirrors(write, require_search(write.states, search))
                 write(dataset, "release", {"search": search})
 

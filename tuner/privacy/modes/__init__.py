@@ -9,10 +9,11 @@ from tuner.privacy.modes.composition import COMPOSITION
 from tuner.privacy.modes.public import PUBLIC
 from tuner.privacy.modes.release import RELEASE
 from tuner.privacy.modes.selection import SELECTION
+from tuner.privacy.modes.votes import VOTES
 
-__all__ = ["COMPOSITION", "MODES", "PUBLIC", "RELEASE", "SELECTION", "Mode", "mode_of_charges"]
+__all__ = ["COMPOSITION", "MODES", "PUBLIC", "RELEASE", "SELECTION", "VOTES", "Mode", "mode_of_charges"]
 
-MODES: Mapping[str, Mode] = {mode.name: mode for mode in (COMPOSITION, SELECTION, PUBLIC, RELEASE)}
+MODES: Mapping[str, Mode] = {mode.name: mode for mode in (COMPOSITION, SELECTION, PUBLIC, RELEASE, VOTES)}
 """All accounting modes by name."""
 
 

@@ -132,7 +132,7 @@ def _kept(name: str, cap: Mapping[str, Any], found: Counted, claim: Mapping[str,
     body = found.filters[name]
     kept = within(body, found.steps(name))
     holds = cap["epsilon_at_cap"] <= cap["epsilon"] <= claim["epsilon"] and cap["delta"] <= claim["delta"]
-    once = found.begun == (1 if body["kind"] in {"sealed", "one_release"} else 0)
+    once = found.begun == (1 if body["kind"] in {"sealed", "one_release", "voted_labels"} else 0)
     begun = f"; the search was charged as a whole {found.begun} times" if found.begun or not once else ""
     costs = (cap["epsilon_at_cap"], cap["epsilon"], claim["epsilon"])
     charged = kept.why.replace("steps", "scores") if name == "validation" else kept.why
@@ -170,7 +170,7 @@ def _recomputed(name: str, cap: Mapping[str, Any], body: Mapping[str, Any]) -> I
 def _single_runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
     """Check the ε of the winner's run alone, and the ε of all charged steps. Neither ε is a guarantee."""
     delta, winner, body = card["claim"]["delta"], card["winner"], found.filters["training"]
-    if body["kind"] == "one_release":
+    if body["kind"] in {"one_release", "voted_labels"}:
         yield _release(card, found)
         return
     run = (winner["sample_rate"], winner["noise_multiplier"], winner["steps"])

@@ -15,6 +15,7 @@ from tuner.privacy.accountant.filters.fixed_order import FixedOrder
 from tuner.privacy.accountant.filters.one_release import OneRelease
 from tuner.privacy.accountant.filters.sealed import Sealed
 from tuner.privacy.accountant.filters.total_steps import TotalSteps
+from tuner.privacy.accountant.filters.voted_labels import VotedLabels
 
 __all__ = [
     "FILTERS",
@@ -26,12 +27,13 @@ __all__ = [
     "Part",
     "Sealed",
     "TotalSteps",
+    "VotedLabels",
     "from_body",
     "steps_of_runs",
 ]
 
 FILTERS: Mapping[str, type[Filter]] = {
-    each.kind: each for each in (TotalSteps, CouponBook, FixedOrder, Sealed, OneRelease)
+    each.kind: each for each in (TotalSteps, CouponBook, FixedOrder, Sealed, OneRelease, VotedLabels)
 }
 """Mapping from each `kind` to the filter class of this kind."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from search_spaces import METHODS
 from trainables.model_names import MODELS
+from tuner.privacy.accountant.filters import VotedLabels
 from tuner.privacy.card.sections.records import GENERATOR
 from tuner.privacy.card.sections.section import CardSection, Subject, starting_weights
 from tuner.privacy.card.text import plain
@@ -57,7 +58,29 @@ def _of_steps(subject: Subject) -> list[Assumption]:
     ]
 
 
+def _of_votes(subject: Subject) -> list[Assumption]:
+    return [
+        (
+            "one record moves the votes of at most one teacher",
+            _ASSUMED,
+            "each record must have trained one teacher only, and which one must not depend on other records; the votes "
+            "come as a file, so this is not checked",
+        ),
+        (
+            "a teacher has one vote on each input",
+            _ENGINE,
+            "the counts of each input add up to the public number of teachers, or no label is drawn",
+        ),
+        ("the inputs that the teachers voted on are public", _ASSUMED, "the data set declares them, and its test set"),
+        ("noise is Gaussian and fresh", _ASSUMED, f"{GENERATOR}; floating-point numbers are not exactly Gaussian"),
+        (subject.search.filter.assumption[0], _LEDGER, subject.search.filter.assumption[1]),
+        ("what is computed from the labels reads no vote", _ENGINE, "students get the stored labels, and no vote"),
+    ]
+
+
 def _of_release(subject: Subject) -> list[Assumption]:
+    if isinstance(subject.search.filter, VotedLabels):
+        return _of_votes(subject)
     return [
         (
             "the features of a record are clipped before noise, each record by itself",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tuner.privacy.accountant.filters import OneRelease
+from tuner.privacy.accountant.filters import OneRelease, VotedLabels
 from tuner.privacy.card.sections.section import CardSection, Field, Subject
 
 __all__ = ["RELEASED_RECORDS"]
@@ -12,6 +12,17 @@ __all__ = ["RELEASED_RECORDS"]
 
 def _value(subject: Subject) -> dict[str, Any] | None:
     found = subject.search.filter
+    if isinstance(found, VotedLabels):
+        return {
+            "sha256": subject.search.stored,
+            "queries": found.noise.queries,
+            "answers_at_most": found.noise.answers,
+            "threshold": found.threshold,
+            "threshold_noise": found.noise.threshold_noise,
+            "answer_noise": found.noise.answer_noise,
+            "given_the_votes": "not shown: an ε that is computed from the votes can be smaller, but it depends on the "
+            "private records, so it is not private itself. The claim holds for all votes alike",
+        }
     if not isinstance(found, OneRelease):
         return None
     each = found.randomiser
@@ -37,5 +48,11 @@ RELEASED_RECORDS = CardSection(
         "label_kept": Field("probability that a label is the record's own"),
         "local": Field("protection by a row alone, against everyone who sees it, for any two values of the record"),
         "order": Field("order of the rows"),
+        "queries": Field("inputs that were tested, a public number"),
+        "answers_at_most": Field("limit of the labels, a public number"),
+        "threshold": Field("votes that the largest count plus noise must reach for an answer"),
+        "threshold_noise": Field("standard deviation of the noise on the largest count, in votes"),
+        "answer_noise": Field("standard deviation of the noise on each count of an answer, in votes"),
+        "given_the_votes": Field("ε given the votes"),
     },
 )

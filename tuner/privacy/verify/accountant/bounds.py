@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import inf, isfinite, sqrt
 from typing import Any
 
 from tuner.privacy.verify.accountant.best_of_runs import Selection, converted_epsilon, renyi
@@ -96,6 +96,11 @@ def epsilon_ranges(body: Mapping[str, Any], deltas: Sequence[float]) -> tuple[Ep
                 return tuple(_around(*release_epsilon(body, delta), how) for delta in deltas)
             how += ", or the clones of a record counted one by one"
             return tuple(_around(*shuffled_release_epsilon(body, delta), how) for delta in deltas)
+        case "voted_labels":
+            # A vote moves the largest count by 1, and the vector of counts by √2.
+            noises = float(body["threshold_noise"]), float(body["answer_noise"]) / sqrt(2)
+            counts = body["queries"], body["answers"]
+            return epsilon_ranges_of_steps([(1.0, noises[i], counts[i]) for i in range(2)], deltas)
         case kind:
             raise ValueError(f"a filter must be of a known kind (got {kind!r})")
 
@@ -154,7 +159,7 @@ def within(body: Mapping[str, Any], steps: Iterable[tuple[float, float, int]]) -
                 why=f"{total} steps with a Rényi divergence of {spent:.6g} at order {order:g}; "
                 f"the limit is {budget:.6g}",
             )
-        case "one_release":
+        case "one_release" | "voted_labels":
             return Verdict(ok=not parts, why=f"{total} steps charged one by one; a release is charged as a whole")
         case "sealed":
             return Verdict(ok=not parts, why=f"{total} steps charged one by one; a sealed search is charged as a whole")

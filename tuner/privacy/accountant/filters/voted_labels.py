@@ -1,0 +1,110 @@
+"""Privacy filter of labels that teachers voted for. They are charged as a whole, once, before they are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, isfinite
+from typing import Any, ClassVar, Self
+
+from tuner.errors import InputError
+from tuner.privacy.accountant.filters.base import UNITS, Filter, TrialSteps, Used
+from tuner.privacy.accountant.mechanism import SampledGaussian, is_real_number
+from tuner.privacy.accountant.voted_labels import VotingNoise
+
+__all__ = ["VotedLabels"]
+
+
+@dataclass(frozen=True)
+class VotedLabels(Filter):
+    """Privacy filter for one draw of voted labels: at most Q tests, and at most A answers (Confident-GNMax).
+
+    Formal guarantees:
+        The labels, which queries have one, and all that is computed from them without the votes, is (ε, δ)-DP with
+        ε = `claim(δ)` for the teachers' records, whatever the votes are. The claim does not depend on the threshold.
+
+    Args:
+        noise: noise and limits.
+        threshold: T, in votes. PUBLIC.
+    """
+
+    kind: ClassVar[str] = "voted_labels"
+    label: ClassVar[str] = "labels that teachers voted for, drawn once"
+    accounting: ClassVar[str] = (
+        "the exact privacy profile of the Gaussian mechanism that dominates all tests and answers together, for all "
+        "votes alike; an ε given the votes would depend on them, so it would not be private, and is not used"
+    )
+    assumption: ClassVar[tuple[str, str]] = (
+        "tests and answers are limited in number, and charged before they are drawn",
+        "the labels are charged whole, once, before a vote is read; the numbers of tests and answers are fixed before",
+    )
+    mode: ClassVar[str] = "votes"
+    mechanism_label: ClassVar[str] = (
+        "one Gaussian mechanism per test, on the largest count of a query, and one per answer, on all its counts"
+    )
+    charged_whole: ClassVar[bool] = True
+    noise: VotingNoise
+    threshold: float
+
+    def __post_init__(self) -> None:
+        if not (is_real_number(self.threshold) and isfinite(self.threshold)):
+            raise InputError(
+                "votes-invalid", f"`threshold` must be finite (got {self.threshold!r}). Correct `privacy.votes`."
+            )
+        object.__setattr__(self, "threshold", float(self.threshold))
+
+    @property
+    def mechanisms(self) -> tuple[SampledGaussian, ...]:
+        """None: nothing is charged step by step."""
+        return ()
+
+    def left_after(self, mechanism: SampledGaussian, *, steps: int, same: int, units: int, price: int) -> int:
+        """Return 0, because single steps cannot be reserved."""
+        return 0
+
+    def claim(self, delta: float) -> float:
+        """Return ε of all labels together at `delta`; `math.inf` if none is proved."""
+        return self.noise.epsilon(delta)
+
+    def units_at(self, order: float) -> int | None:
+        """Return the Rényi divergence of all labels together at `order`, in Rényi units."""
+        return ceil(self.noise.divergence(order) * (1 + 1e-12) * UNITS)
+
+    def share(self, used: Used, *, units: int) -> float:
+        """Return 0, because single steps are not charged."""
+        return 0.0
+
+    def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
+        """Return (`trials`, `trials`), because students cost nothing."""
+        return trials, trials
+
+    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: float, delta: float) -> float:
+        """Return the ε of the labels at `delta`, whatever the trials are."""
+        return self.claim(delta)
+
+    @property
+    def summary(self) -> str:
+        """Short text for a table: the limit of answers."""
+        return f"at most {self.noise.answers} voted labels"
+
+    def limit(self, unit: str, mechanism: SampledGaussian) -> str:
+        """Return the limit 0 in words, for the message of a refused request. Single steps cannot be reserved."""
+        return f"0 {unit}, because voted labels are charged as a whole"
+
+    def body(self) -> dict[str, Any]:
+        """Return the filter as plain JSON, for the ledger."""
+        each = self.noise
+        return {
+            "kind": self.kind,
+            "threshold": self.threshold,
+            "queries": each.queries,
+            "answers": each.answers,
+            "threshold_noise": each.threshold_noise,
+            "answer_noise": each.answer_noise,
+        }
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
+        """Return the filter from its JSON."""
+        names = ("queries", "answers", "threshold_noise", "answer_noise")
+        return cls(VotingNoise(**{name: body[name] for name in names}), body["threshold"])
