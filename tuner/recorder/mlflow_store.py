@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 from tuner.errors import InputError
 from tuner.files import file_lock
+from tuner.passwords import has_password, hide_password
 
-__all__ = ["absolute_uri", "connect", "experiment_id", "hide_password"]
+__all__ = ["absolute_uri", "connect", "experiment_id"]
 
 SQLITE = "sqlite:///"
-_USER_INFO = re.compile(r"(?<=://)[^/@\s]+@")
 _QUIET = ("mlflow", "alembic", "urllib3.connectionpool")
-
-
-def hide_password(text: str) -> str:
-    """Return the text with user names and passwords in its URLs replaced by ``***``."""
-    return _USER_INFO.sub("***@", text)
 
 
 def absolute_uri(uri: str) -> str:
@@ -30,8 +24,16 @@ def absolute_uri(uri: str) -> str:
         uri: ``sqlite:///path``, another SQLAlchemy address, or the http(s) address of a tracking server.
 
     Raises:
-        InputError: the address is neither an SQLAlchemy nor an http(s) address, or the database is in memory.
+        InputError: the address contains a password, or is neither an SQLAlchemy nor an http(s) address, or the database
+            is in memory.
     """
+    if has_password(uri):
+        raise InputError(
+            "tracking-uri-password",
+            f"`tracking.uri` must not contain a password (got {hide_password(uri)}), because sweep folders, reports "
+            "and exported files keep the address. Remove it from the address, and put it into MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD, or for PostgreSQL into ~/.pgpass or PGPASSWORD.",
+        )
     if uri.startswith(SQLITE):
         path = uri.removeprefix(SQLITE)
         if not path or path.startswith(":memory:"):
@@ -44,8 +46,8 @@ def absolute_uri(uri: str) -> str:
     if "://" not in uri or uri.startswith("file:"):
         raise InputError(
             "tracking-uri-invalid",
-            f"`tracking.uri` is neither a database nor a tracking server (got {uri}). MLflow no longer accepts a "
-            "plain folder. Write for example sqlite:///runs/mlflow.db or http://HOST:5000.",
+            f"`tracking.uri` is neither a database nor a tracking server (got {hide_password(uri)}). MLflow no longer "
+            "accepts a plain folder. Write for example sqlite:///runs/mlflow.db or http://HOST:5000.",
         )
     return uri
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuner.errors import TrackingError
 from tuner.files import take_lock
+from tuner.passwords import hide_password
 from tuner.recorder import mlflow_store as store
 from tuner.recorder.spool import Acknowledgement, SpoolLine, read_spool
 
@@ -142,7 +143,7 @@ class Shipper:
                 self._set_aside(line, refusal)
 
     def _set_aside(self, line: SpoolLine, refusal: Exception) -> None:
-        refused = json.dumps({"record": line.record, "refused": store.hide_password(str(refusal))})
+        refused = json.dumps({"record": line.record, "refused": hide_password(str(refusal))})
         with (self._folder / "spool.refused.jsonl").open("a", encoding="utf-8") as file:
             file.write(refused + "\n")
         self.refused += 1

@@ -18,7 +18,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from tuner.errors import InputError, LedgerCorruptError, LedgerError
-from tuner.privacy.ledger.stores.store import BUSY_SECONDS, Backend, create_tables, masked
+from tuner.passwords import hide_password
+from tuner.privacy.ledger.stores.store import BUSY_SECONDS, Backend, create_tables
 
 __all__ = ["Sqlite"]
 
@@ -190,7 +191,8 @@ def _path_of(url: str) -> Path:
     parsed = make_url(url)
     if parsed.query or parsed.host:
         raise InputError(
-            "ledger-url", f"The URL of an SQLite ledger must be only a path (got {masked(url)}). Write sqlite:///FILE."
+            "ledger-url",
+            f"The URL of an SQLite ledger must be only a path (got {hide_password(url)}). Write sqlite:///FILE.",
         )
     if not parsed.database or parsed.database == ":memory:":
         raise InputError("ledger-url", f"The ledger must be a file, not in memory (got {url!r}). Write sqlite:///FILE.")
