@@ -31,7 +31,7 @@ def absolute_uri(uri: str) -> str:
         raise InputError(
             "tracking-uri-password",
             f"`tracking.uri` must not contain a password (got {hide_password(uri)}), because sweep folders, reports "
-            "and exported files keep the address. Remove it from the address, and put it into MLFLOW_TRACKING_USERNAME and "
+            "and exported files keep the address. Remove it, and put it into MLFLOW_TRACKING_USERNAME and "
             "MLFLOW_TRACKING_PASSWORD, or for PostgreSQL into ~/.pgpass or PGPASSWORD.",
         )
     if uri.startswith(SQLITE):

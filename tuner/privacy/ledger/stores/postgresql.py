@@ -213,15 +213,15 @@ def _parse(url: str) -> URL:
     if parsed.password is not None or "password" in parsed.query:
         raise InputError(
             "ledger-url-password",
-            f"The ledger's URL must not contain a password (got {hide_password(url)}), because sweep folders and MLflow "
-            "show the URL. Remove the password from the URL, and put it into ~/.pgpass or PGPASSWORD.",
+            f"The ledger's URL must not contain a password (got {hide_password(url)}), because sweep folders and "
+            "MLflow show the URL. Remove the password from the URL, and put it into ~/.pgpass or PGPASSWORD.",
         )
     unknown = sorted(set(parsed.query) - set(_QUERY))
     if unknown:
         raise InputError(
             "ledger-url",
             f"The ledger's URL may set only {', '.join(_QUERY)} (got {', '.join(unknown)} in {hide_password(url)}). "
-            f"Remove {', '.join(unknown)} from the URL. Use the server's settings or libpq's environment variables instead.",
+            f"Remove {', '.join(unknown)}. Use the server's settings or libpq's environment variables instead.",
         )
     hosts = (parsed.host or "", parsed.query.get("host", ""), parsed.query.get("port", ""))
     if any(not isinstance(host, str) or "," in host for host in hosts):
