@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import InputError
-from tuner.files import file_lock
+from tuner.files import create_private, file_lock
 from tuner.passwords import has_password, hide_password
 
 __all__ = ["absolute_uri", "connect", "experiment_id"]
@@ -69,8 +69,9 @@ def _mlflow() -> Any:  # noqa: ANN401 - mlflow has no types that mypy could foll
 def connect(uri: str) -> Any:  # noqa: ANN401 - mlflow has no types that mypy could follow
     """Return an ``MlflowClient`` for an absolute tracking address (see `absolute_uri`).
 
-    For a SQLite file, this first lets MLflow create or migrate its tables. MLflow's migration fails if several
-    processes open a new file at the same time, so a lock file admits one process at a time.
+    A new SQLite file is readable by this account only. Before it is used, this function lets MLflow create or migrate
+    its tables. MLflow's migration fails if several processes open a new file at the same time, so a lock file admits one
+    process at a time.
     """
     mlflow = _mlflow()
     if not uri.startswith(SQLITE):
@@ -78,6 +79,7 @@ def connect(uri: str) -> Any:  # noqa: ANN401 - mlflow has no types that mypy co
     database = Path(uri.removeprefix(SQLITE))
     database.parent.mkdir(parents=True, exist_ok=True)
     with file_lock(database.with_name(database.name + ".lock")):
+        create_private(database)
         client = mlflow.MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)  # the first request creates and migrates the tables
         return client
@@ -94,7 +96,11 @@ def experiment_id(client: Any, *, uri: str, name: str) -> str:  # noqa: ANN401 -
     if found is None:
         # By default MLflow puts the artifacts of a SQLite store under the current folder of the first process.
         database = uri.removeprefix(SQLITE)
-        location = (Path(database).parent / "mlartifacts").as_uri() if uri.startswith(SQLITE) else None
+        location = None
+        if uri.startswith(SQLITE):
+            artifacts = Path(database).parent / "mlartifacts"
+            artifacts.mkdir(mode=0o700, exist_ok=True)
+            location = artifacts.as_uri()
         try:
             return str(client.create_experiment(name, artifact_location=location))
         except mlflow.exceptions.MlflowException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -144,7 +145,8 @@ class Shipper:
 
     def _set_aside(self, line: SpoolLine, refusal: Exception) -> None:
         refused = json.dumps({"record": line.record, "refused": hide_password(str(refusal))})
-        with (self._folder / "spool.refused.jsonl").open("a", encoding="utf-8") as file:
+        path = self._folder / "spool.refused.jsonl"
+        with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8") as file:
             file.write(refused + "\n")
         self.refused += 1
         self._acknowledge(line, 0)

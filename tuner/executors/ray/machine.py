@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["gather", "load", "open_ports"]
+__all__ = ["gather", "load", "open_ports", "open_programs"]
 
 _CHUNK = 1 << 20
 _LISTENING = "0A"
@@ -197,24 +197,57 @@ def _token_mode() -> str:
 
 def open_ports(programs: Sequence[str]) -> list[int]:
     """Return the ports on which these programs of this account listen for other machines."""
-    owned: set[str] = set()
+    wide = _wide_sockets()
+    found = set()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if (process / "comm").read_text().strip() in programs:
-                for each in (process / "fd").iterdir():
-                    with contextlib.suppress(OSError):  # it was closed since
-                        target = str(each.readlink())
-                        if target.startswith("socket:["):
-                            owned.add(target[8:-1])
-    ports = set()
+                found |= _ports_of(process, wide)
+    return sorted(found)
+
+
+def open_programs() -> list[tuple[str, bool, list[int]]]:
+    """Return (name, whether it asks for a token, ports) of the Ray nodes and MLflow servers that others can reach.
+
+    Only programs of this account are seen. A cluster's processes are told apart by whether they ask for a token.
+    """
+    wide = _wide_sockets()
+    found: dict[tuple[str, bool], set[int]] = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            comm, command = (process / "comm").read_text().strip(), (process / "cmdline").read_bytes().split(b"\0")
+            environment = (process / "environ").read_bytes().split(b"\0")
+            if comm in ("gcs_server", "raylet"):
+                key = ("Ray", b"RAY_AUTH_MODE=token" in environment)
+            elif any(b"mlflow" in word for word in command):
+                key = ("MLflow", any(b"basic-auth" in word for word in (*command, *environment)))
+            else:
+                continue
+            found.setdefault(key, set()).update(_ports_of(process, wide))
+    return [(name, asks, sorted(ports)) for (name, asks), ports in sorted(found.items()) if ports]
+
+
+def _wide_sockets() -> dict[str, int]:
+    """Return the ports that can be reached from other machines, by the kernel's number of their socket."""
+    found = {}
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError):
             for line in Path(table).read_text().splitlines()[1:]:
                 local, state, inode = (line.split()[place] for place in (1, 3, 9))
                 address, port = local.split(":")
-                if state == _LISTENING and inode in owned and not _is_loopback(address):
-                    ports.add(int(port, 16))
-    return sorted(ports)
+                if state == _LISTENING and not _is_loopback(address):
+                    found[inode] = int(port, 16)
+    return found
+
+
+def _ports_of(process: Path, sockets: Mapping[str, int]) -> set[int]:
+    found = set()
+    for each in (process / "fd").iterdir():
+        with contextlib.suppress(OSError):  # it was closed since
+            inode = str(each.readlink()).removeprefix("socket:[").removesuffix("]")
+            if inode in sockets:
+                found.add(sockets[inode])
+    return found
 
 
 def _is_loopback(address: str) -> bool:

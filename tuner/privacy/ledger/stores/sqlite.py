@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from tuner.errors import InputError, LedgerCorruptError, LedgerError
+from tuner.files import create_private
 from tuner.passwords import hide_password
 from tuner.privacy.ledger.stores.store import BUSY_SECONDS, Backend, create_tables
 
@@ -70,10 +71,13 @@ class Sqlite(Backend):
             ) from error
 
     def create(self) -> None:
-        """Create an empty ledger under a temporary name, then link it into place. So no unfinished file is visible."""
+        """Create an empty ledger under a temporary name, then link it into place. So no unfinished file is visible.
+
+        Only this account may enter its folder, if it is new, and read and write it. A team that shares a file opens it.
+        """
         path = self._path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
                 draft = Path(folder) / "draft.db"
                 _write_draft(draft, self.key_path)
@@ -200,6 +204,7 @@ def _path_of(url: str) -> Path:
 
 
 def _write_draft(path: Path, key_path: Callable[[str], Path]) -> None:
+    create_private(path)  # SQLite gives its other files the mode of this one
     engine = create_engine(f"sqlite:///{path}", poolclass=NullPool, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA journal_mode=WAL")
