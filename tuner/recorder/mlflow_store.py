@@ -70,8 +70,8 @@ def connect(uri: str) -> Any:  # noqa: ANN401 - mlflow has no types that mypy co
     """Return an ``MlflowClient`` for an absolute tracking address (see `absolute_uri`).
 
     A new SQLite file is readable by this account only. Before it is used, this function lets MLflow create or migrate
-    its tables. MLflow's migration fails if several processes open a new file at the same time, so a lock file admits one
-    process at a time.
+    its tables. MLflow's migration fails if several processes open a new file at the same time, so a lock file admits
+    one process at a time.
     """
     mlflow = _mlflow()
     if not uri.startswith(SQLITE):
