@@ -106,7 +106,7 @@ def test_a_cluster_that_anybody_may_enter_is_refused(search: Tune) -> None:
     finally:
         nodes.stop()
     assert exit_code == 2, text
-    assert text.count("[cluster-open]") == 2, "one error for each machine"
+    assert text.count("[cluster-open]") in (1, 2), "one error for each machine that has answered by then"
     untouched(search)
 
 

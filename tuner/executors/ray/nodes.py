@@ -20,8 +20,8 @@ __all__ = ["Node", "ask_nodes"]
 _HURRY = 6.0
 """Seconds after which a machine that has not answered is not waited for, if another problem is known."""
 
-_PATIENCE = 60.0
-"""Seconds that every machine has to answer. A machine that has never run Ray's worker reads it from a cold disk."""
+_PATIENCE = 180.0
+"""Seconds that every machine has to answer. It may have to read Ray and torch from a cold disk."""
 
 
 @dataclass(frozen=True, kw_only=True)
