@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from command_fakes import Tune, write_images
+from command_fakes import Tune, until, write_images
 from two_nodes import ROOT, Cluster, can_unshare, said
 
 pytestmark = [
@@ -108,6 +111,28 @@ def test_a_cluster_that_anybody_may_enter_is_refused(search: Tune) -> None:
     assert exit_code == 2, text
     assert text.count("[cluster-open]") in (1, 2), "one error for each machine that has answered by then"
     untouched(search)
+
+
+def test_a_machine_that_loses_the_storage_later_stops_the_search_at_its_first_report(
+    cluster: Cluster, search: Tune
+) -> None:
+    words = ("run", "tiny.yaml", "--quiet", "--set", "search.trials=12", "--address", cluster.address)
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "tuner", *words],
+        cwd=search.folder,
+        env=environment(cluster, search),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until(process, "checked 2 machines")
+    with cluster.hide(search.folder / "runs"):
+        _, errors = process.communicate(timeout=200)
+    assert process.returncode == 1, errors
+    assert errors.count("[checkpoint-unseen]") == 1
+    (pool,) = search.search_state(search.sweeps[0].name).pools.values()
+    planned = json.loads((search.sweeps[0] / "plan.json").read_text())
+    assert 0 < pool.leased_steps < planned["trials"] * planned["steps_per_trial"] / 2
 
 
 def test_a_cluster_that_is_right_trains_the_search(cluster: Cluster, search: Tune) -> None:
