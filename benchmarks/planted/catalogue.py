@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.planted import (
     accountant,
     audit,
+    cluster,
     ledger,
     release,
     search,
@@ -29,5 +30,6 @@ FAULTS: tuple[Fault, ...] = (
     *verification.FAULTS,
     *search.FAULTS,
     *release.FAULTS,
+    *cluster.FAULTS,
 )
 """In the order in which a reader meets the code: from the private step to what leaves a search."""
