@@ -125,9 +125,12 @@ def test_a_machine_that_loses_the_storage_later_stops_the_search_at_its_first_re
         stderr=subprocess.PIPE,
         text=True,
     )
-    until(process, "checked 2 machines")
-    with cluster.hide(search.folder / "runs"):
-        _, errors = process.communicate(timeout=200)
+    try:
+        until(process, "checked 2 machines")
+        with cluster.hide(search.folder / "runs"):
+            _, errors = process.communicate(timeout=300)
+    finally:
+        process.kill()
     assert process.returncode == 1, errors
     assert errors.count("[checkpoint-unseen]") == 1
     (pool,) = search.search_state(search.sweeps[0].name).pools.values()

@@ -53,6 +53,7 @@ class Cluster:
         mode = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token)}
         paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
         plain = {name: value for name, value in os.environ.items() if not name.startswith("RAY_AUTH")}
+        plain["RAY_worker_niceness"] = "0"  # workers would starve where other tests run
         return {**plain, **(mode if self._token else {"RAY_AUTH_MODE": "disabled"}), "PYTHONPATH": paths}
 
     @contextlib.contextmanager
