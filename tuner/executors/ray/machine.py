@@ -94,12 +94,12 @@ def _version(name: str) -> str:
 
 
 def _package(name: str) -> str:
-    """Return a hash of all files of a package that it may read, or "" if there is no such package."""
+    """Return a hash of the code and the measured numbers of a package, or "" if there is no such package."""
     spec = _spec(name)
     if spec is None or not spec.submodule_search_locations:
         return ""
     root = Path(next(iter(spec.submodule_search_locations)))
-    paths = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    paths = (path for path in root.rglob("*") if path.suffix in (".py", ".json"))
     return _digest(sorted(paths), root=root)
 
 
