@@ -159,7 +159,9 @@ class TrainingLoop:
         directory = _checkpoints(self.folder, self.trial_id)
         path = directory / f"step-{training.step:08d}.pt"
         with writing_checkpoint(directory):
-            directory.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for private in (directory.parents[1], directory.parent, directory):
+                private.mkdir(mode=0o700, exist_ok=True)
         training.save(path)
         with writing_checkpoint(directory):
             for old in directory.iterdir():  # only after the new checkpoint is complete

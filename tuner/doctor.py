@@ -1,4 +1,4 @@
-"""Checks of the installation: the scripts, the packages, the dependencies and the data sets."""
+"""Checks of the installation: the scripts, the packages, the dependencies, the data sets, and doors left open."""
 
 from __future__ import annotations
 
@@ -30,17 +30,21 @@ if __name__ == "__main__":
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Result of one check: what was checked, whether the check passed, what was found, and the fix after a failure."""
+    """Result of one check: what was checked, whether the check passed, what was found, and the fix after a failure.
+
+    A warning is a check that passed and has a fix nevertheless.
+    """
 
     subject: str
     _: KW_ONLY
     ok: bool
     found: str
     fix: str = ""
+    warning: bool = False
 
 
 def diagnose(data_dir: str | None = None) -> list[Diagnosis]:
-    """Check the interpreter, the scripts, the packages, the dependencies and the data sets."""
+    """Check the interpreter, the scripts, the packages, the dependencies, the data sets, tokens and open ports."""
     return [
         Diagnosis(
             "python",
@@ -52,6 +56,8 @@ def diagnose(data_dir: str | None = None) -> list[Diagnosis]:
         *_owners(),
         *_dependencies(),
         *_data(data_dir),
+        *_tokens(),
+        *_open_ports(),
     ]
 
 
@@ -124,6 +130,38 @@ def _data(data_dir: str | None) -> Iterable[Diagnosis]:
             yield Diagnosis(f"data {name}", ok=True, found="available, checksum as published")
 
 
+def _tokens() -> Iterable[Diagnosis]:
+    """Yield a warning for each file with a token of Ray that other accounts may read. Ray itself writes such a file."""
+    named = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    for path in dict.fromkeys([Path.home() / ".ray" / "auth_token", *([Path(named)] if named else [])]):
+        try:
+            mode = path.stat().st_mode
+        except OSError:
+            continue
+        if mode & 0o077:
+            fix = f"chmod 600 {path}. Whoever has the token can enter the cluster and read checkpoints."
+            yield Diagnosis(f"token {path}", ok=True, found="readable by others", fix=fix, warning=True)
+        else:
+            yield Diagnosis(f"token {path}", ok=True, found="readable by this account only")
+
+
+def _open_ports() -> Iterable[Diagnosis]:
+    """Yield a warning for each program of this account that others can reach, and that asks them for nothing."""
+    from tuner.executors.ray import machine
+
+    for name, asks, ports in machine.open_programs():
+        shown = f"listens for other machines on {', '.join(map(str, ports))}"
+        if asks:
+            yield Diagnosis(f"open {name}", ok=True, found=f"{shown}, and asks for a token")
+            continue
+        fix = (
+            "Start it with RAY_AUTH_MODE=token, or whoever reaches it can run programs and read checkpoints."
+            if name == "Ray"
+            else "Start it with --host 127.0.0.1, or with authentication (`--app-name basic-auth`)."
+        )
+        yield Diagnosis(f"open {name}", ok=True, found=f"{shown}, without a token", fix=fix, warning=True)
+
+
 def fix_script() -> list[Path]:
     """Write the scripts `tune` and `dp-tune`, which call dp-tuner, into the folder of this Python interpreter.
 
@@ -143,9 +181,10 @@ def fix_script() -> list[Path]:
 
 
 def diagnosis_text(findings: Iterable[Diagnosis]) -> str:
-    """Return one line for each check. After the line of a failed check, a second line shows the fix."""
+    """Return one line for each check. After the line of a failed check or a warning, a second line shows the fix."""
     lines = []
     for finding in findings:
-        lines.append(f"{'ok  ' if finding.ok else 'BAD '} {finding.subject}: {finding.found}")
-        lines += [f"     {finding.fix}"] if finding.fix and not finding.ok else []
+        mark = "BAD " if not finding.ok else "WARN" if finding.warning else "ok  "
+        lines.append(f"{mark} {finding.subject}: {finding.found}")
+        lines += [f"     {finding.fix}"] if finding.fix and (finding.warning or not finding.ok) else []
     return "\n".join(lines)

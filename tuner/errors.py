@@ -2,7 +2,8 @@
 
     TunerError                      1   the sweep or command failed
     ├── InputError                  2   the input cannot be run; nothing was started
-    │   └── ExperimentError         2   all problems of one experiment file
+    │   ├── ExperimentError         2   all problems of one experiment file
+    │   └── ClusterError            2   all problems of the machines of a cluster
     ├── BudgetRefusedError          3   the privacy budget does not allow the request; nothing was charged
     ├── LedgerError                 1   the ledger cannot be read or written; the sweep stops
     │   └── LedgerCorruptError      1   the ledger contradicts itself
@@ -21,10 +22,12 @@ from dataclasses import dataclass
 
 __all__ = [
     "BudgetRefusedError",
+    "ClusterError",
     "ExperimentError",
     "InputError",
     "LedgerCorruptError",
     "LedgerError",
+    "NodeProblem",
     "Problem",
     "SweepInterrupted",
     "TrackingError",
@@ -87,6 +90,40 @@ class ExperimentError(InputError):
 
     def __reduce__(self) -> tuple[type[ExperimentError], tuple[tuple[Problem, ...]]]:
         return type(self), (self.problems,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeProblem:
+    """One problem of a machine of a cluster.
+
+    Attributes:
+        node: name of the machine in the cluster.
+        what: what is wrong there.
+        fix: what to do.
+    """
+
+    code: str
+    node: str
+    what: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.node}: {self.what}. {self.fix} [{self.code}]"
+
+
+class ClusterError(InputError):
+    """All problems of the machines of a cluster. The message has one line for each, below a table of the machines."""
+
+    def __init__(self, problems: Iterable[NodeProblem], table: str) -> None:
+        self.problems, self.table = tuple(problems), table
+        lines = "\n".join(str(problem) for problem in self.problems)
+        super().__init__(self.problems[0].code, f"The cluster cannot run this search.\n{table}\n{lines}")
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[type[ClusterError], tuple[tuple[NodeProblem, ...], str]]:
+        return type(self), (self.problems, self.table)
 
 
 class BudgetRefusedError(TunerError):

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, BinaryIO
 if TYPE_CHECKING:
     from filelock import FileLock
 
-__all__ = ["file_lock", "is_locked", "lock_open_file", "replacing", "take_lock", "write_json", "write_text"]
+__all__ = [
+    "create_private",
+    "file_lock",
+    "is_locked",
+    "lock_open_file",
+    "replacing",
+    "take_lock",
+    "write_json",
+    "write_text",
+]
 
 _PATIENCE = 1.0
 """Seconds that `take_lock` waits for a lock. Must be longer than the instant for which `is_locked` holds the lock."""
@@ -39,6 +48,12 @@ def replacing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def create_private(path: Path) -> None:
+    """Create an empty file that only this account may read and write. An existing file stays as it is."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def write_text(path: Path, text: str, *, mode: int = 0o666) -> None:

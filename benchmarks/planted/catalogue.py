@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.planted import (
     accountant,
     audit,
+    cluster,
     ledger,
     release,
     search,
@@ -31,5 +32,6 @@ FAULTS: tuple[Fault, ...] = (
     *search.FAULTS,
     *release.FAULTS,
     *votes.FAULTS,
+    *cluster.FAULTS,
 )
 """In the order in which a reader meets the code: from the private step to what leaves a search."""

@@ -47,6 +47,10 @@ CASES: dict[str, tuple[dict[str, object], str]] = {
     "a folder for MLflow": ({"tracking__uri": "runs/mlflow"}, "tracking.uri"),
     "a server without a host": ({"tracking__uri": "http://"}, "tracking.uri"),
     "a server with a port that is none": ({"tracking__uri": "http://host:99999"}, "tracking.uri"),
+    "a tracking server with a password": (
+        {"tracking__uri": "http://me:secret@host:5000"},
+        "[tracking-uri-password]",
+    ),
     "a ledger with a password": ({"ledger": "postgresql://me:secret@host/db"}, "[ledger-url-password]"),
     "a storage that is a file": ({"storage": "tiny.yaml"}, "storage"),
 }
@@ -59,6 +63,7 @@ def test_one_error_and_nothing_started(bare: Tune, case: str, tmp_path: Path) ->
     error = refused(bare, bare.write(**changes), "--data-dir", "empty")
     assert names in error
     assert error.count("error:") == 1
+    assert "secret" not in error
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,8 @@ from sweep_fakes import (
 )
 
 from trainables.rungs import OPERATOR_LOG
-from tuner.errors import InputError, LedgerError, SweepInterrupted
+from tuner.errors import InputError, LedgerError, SweepInterrupted, TunerError
+from tuner.executors import base
 from tuner.executors.base import TrialSetup
 from tuner.executors.ray import runner as ray_runner
 from tuner.study.driver import RAISED
@@ -246,11 +247,11 @@ class OneTrial:
     def shape_of_trial(self, _: str) -> TrialShape:
         return TrialShape(steps=RUNGS[-1], rungs=RUNGS)
 
-    def bridge(self) -> ray_runner._Bridge:
+    def bridge(self, folder: Path = Path()) -> ray_runner._Bridge:
         setup = TrialSetup(
             spec_for=lambda _: None,
             charge_for=lambda _: None,  # type: ignore[arg-type, return-value]
-            folder=Path(),
+            folder=folder,
             make_training=FakeTraining,  # type: ignore[arg-type]
         )
         return ray_runner._Bridge(self, setup, concurrent_trials=2)  # type: ignore[arg-type]
@@ -307,8 +308,37 @@ def test_while_a_lost_trial_waits_other_slots_are_filled_and_ctrl_c_ends_all() -
     assert bridge.suggest("r4") == "FINISHED"
 
 
-def test_a_report_between_two_losses_ends_the_pauses_growth() -> None:
-    bridge = OneTrial().bridge()
+def checkpoint(folder: Path, step: int) -> None:
+    """Write what a worker writes before it reports a step."""
+    path = folder / "trials" / "ours" / "checkpoint" / f"step-{step:08d}.pt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+
+
+@pytest.mark.parametrize("seen", [0, RUNGS[0] - 1, RUNGS[0]])
+def test_a_report_whose_checkpoint_the_driver_does_not_see_stops_the_search(
+    seen: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "_SEEN_WITHIN", 0.0)
+    driver = OneTrial()
+    bridge = driver.bridge(tmp_path)
+    bridge.suggest("r0")
+    if seen:
+        checkpoint(tmp_path, seen)
+    went_on = bridge.result("r0", {"trial_step": RUNGS[0]})
+    if seen == RUNGS[0]:
+        assert went_on
+        assert bridge.error is None
+    else:
+        assert not went_on
+        assert isinstance(bridge.error, TunerError)
+        assert bridge.error.code == "checkpoint-unseen"
+        assert bridge.suggest("r1") == "FINISHED", "no other trial starts"
+
+
+def test_a_report_between_two_losses_ends_the_pauses_growth(tmp_path: Path) -> None:
+    bridge = OneTrial().bridge(tmp_path)
+    checkpoint(tmp_path, RUNGS[0])
     bridge.suggest("r0")
     bridge.lost("r0")
     assert isinstance(bridge.suggest("r1"), dict)

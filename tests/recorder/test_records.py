@@ -45,6 +45,7 @@ def test_no_password_and_nothing_too_long_gets_through() -> None:
     flat = flatten({"tracking": {"uri": "postgresql://me:secret@host/db"}, "long": "x" * 10_000})
     assert flat["tracking.uri"] == "postgresql://***@host/db"
     assert "secret" not in mlflow_text(["http://me:secret@host"])
+    assert "me@db.example" in mlflow_text("postgresql://me@db.example/ledger"), "a user alone is no secret"
     assert len(flat["long"]) == 6_000
 
 

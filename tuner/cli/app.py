@@ -14,6 +14,7 @@ from tuner.cli.budget import tune_budget
 from tuner.cli.data import tune_data
 from tuner.cli.ray import RAY, ray_command
 from tuner.errors import InputError, SweepInterrupted, TunerError
+from tuner.passwords import hide_password
 
 __all__ = ["cli", "main"]
 
@@ -67,7 +68,8 @@ class Commands(click.Group):
 
 def _fail(error: Exception, code: int) -> None:
     """Print the error and end the program. The message of an interruption does not start with ``error:``."""
-    click.echo(error if code == SweepInterrupted.exit_code else f"error: {error}", err=True)
+    text = hide_password(str(error))  # a library's message may have an address with a password
+    click.echo(text if code == SweepInterrupted.exit_code else f"error: {text}", err=True)
     sys.exit(code)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tuner.cli.options import data_option, json_option, print_answer, print_json
+from tuner.cli.options import address_option, data_option, json_option, print_answer, print_json, storage_option
 
 __all__ = ["tune_doctor", "tune_explain", "tune_verify"]
 
@@ -29,20 +29,49 @@ def tune_verify(card: Path, ledger: str | None, as_json: bool) -> None:
     sys.exit(0 if values["ok"] else 1)
 
 
-@click.command("doctor", short_help="Check the installation and suggest fixes.")
+@click.command("doctor", short_help="Check the installation, or the machines of a cluster, and suggest fixes.")
+@click.argument("file", required=False)
 @data_option
+@storage_option
+@address_option
 @json_option
 @click.option("--fix", is_flag=True, help="Change the scripts `tune` and `dp-tune` so that they start this program.")
-def tune_doctor(data_dir: str | None, as_json: bool, fix: bool) -> None:
-    """Check the installation: scripts, packages, dependencies and data sets. Suggest fixes."""
+def tune_doctor(
+    file: str | None, data_dir: str | None, storage: str, address: str | None, as_json: bool, fix: bool
+) -> None:
+    """Check the installation: scripts, packages, dependencies, data sets and open doors. Suggest fixes.
+
+    With --address, check every machine of a Ray cluster instead: versions, code, shared storage, memory, disk, clock
+    and token; and, for the experiment FILE, its data, its GPUs and its own model. `tune run` checks the same.
+    """
     from tuner.doctor import diagnose, diagnosis_text, fix_script
 
+    if file is not None and address is None:
+        raise click.UsageError("FILE is checked on the machines of a cluster. Name the cluster with --address.")
+    if address is not None:
+        _doctor_of_cluster(address, file, data_dir, storage, as_json=as_json)
+        return
     if fix:
         for path in fix_script():
             click.echo(f"wrote {path}", err=as_json)
     found = diagnose(data_dir)
     print_answer({"findings": [vars(each) for each in found]}, diagnosis_text(found), as_json=as_json)
     sys.exit(0 if all(each.ok for each in found) else 1)
+
+
+def _doctor_of_cluster(address: str, file: str | None, data_dir: str | None, storage: str, *, as_json: bool) -> None:
+    from tuner.sweep.cluster_check import check_cluster
+    from tuner.sweep.preflight import check_model, prepare
+
+    prepared = None if file is None else prepare(file, (), data_dir=data_dir)
+    if prepared is not None:
+        check_model(prepared)  # so that the code of an own model is found
+    checked = check_cluster(address, prepared, storage=storage if prepared is None else prepared.experiment.storage)
+    problems = [vars(problem) for problem in checked.problems]
+    values = {"machines": checked.machines, "problems": problems, "warnings": checked.warnings}
+    lines = [checked.table, *checked.warnings, *map(str, checked.problems)]
+    print_answer(values, "\n".join(lines), as_json=as_json)
+    sys.exit(checked.exit_code)
 
 
 @click.command("explain", short_help="Explain an error code, or list all codes.")

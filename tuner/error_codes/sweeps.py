@@ -31,6 +31,9 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "sealed-search-failed": "The infrastructure failed in a sealed search, such as a disk or the ledger. A run "
         "that it cut off is made again from the same key. Fix the cause and resume the sweep. If the message does not "
         "name the cause, the operator's log does, because other messages could reveal the number of runs.",
+        "checkpoint-unseen": "A machine reported a trained step, but the driver does not see its checkpoint in the "
+        "sweep's folder. The search stopped before it spent more. Make `storage` a folder that every machine mounts at "
+        "the same path, then resume.",
         "trial-lost": "The infrastructure failed in a trial, and the sweep stopped. Fix the cause, then resume.",
         "sealed-runs-missing": "The file with the hidden number of runs is missing. The number is never drawn again, "
         "because a second draw could depend on results. Restore the file from a copy.",
@@ -100,6 +103,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "composition. To search, use `tune run` and then `tune export`.",
         "tracking-uri-invalid": "MLflow cannot use the address in `tracking.uri`. Write a database such as "
         "sqlite:///runs/mlflow.db or a server such as http://HOST:5000.",
+        "tracking-uri-password": "The tracking address is kept in the sweep, its reports and its exports, so it may "
+        "not contain a password. Use MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, ~/.pgpass or PGPASSWORD.",
         "tracking-store-not-found": "The file of the MLflow store does not exist. Run a search first, or give `--uri`.",
         "test-set-used": "A sweep may score only one trial on the test set. Choose the same trial as before.",
         "export-not-found": "The folder is not a complete export. Write one with `tune export NAME`.",
@@ -125,6 +130,36 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "grid-points-invalid": "A grid has too few points. A grid search needs at least one point for each range. A "
         "line or plane of the loss landscape needs an odd number of points, at least 3, so that its centre shows the "
         "model itself.",
+        "cluster-address": "`--address` is the HOST:PORT of a cluster's head, or auto. Ray Client (ray://) is not "
+        "used, because the driver and the ledger must be on a machine of the cluster or next to it.",
+        "cluster-unreachable": "No Ray cluster answers at the address of `--address`. Check the host, the port and the "
+        "firewall.",
+        "cluster-version": "The cluster runs another Ray or Python than this machine. Install the same versions on "
+        "every machine.",
+        "cluster-token": "The cluster asks for a token, and this account has none or another one. Copy the cluster's "
+        "token to ~/.ray/auth_token with mode 0600.",
+        "cluster-open": "The cluster asks for no token, so whoever reaches its ports can run programs on it and read "
+        "checkpoints, which hold the key of the noise. Then no claim would hold against that person. Start Ray with "
+        "RAY_AUTH_MODE=token on every machine.",
+        "node-silent": "A machine of the cluster did not answer. Look at its log, or take it out of the cluster.",
+        "node-version": "A machine has other versions of Python or of a library than the driver, so its trials would "
+        "not be those of the plan. Install the same versions everywhere.",
+        "node-code-missing": "A machine has no dp-tuner in the Python that runs Ray. Install the driver's wheel there.",
+        "node-code-differs": "A machine has another version of dp-tuner than the driver. Install the same wheel "
+        "everywhere, because the ledger is charged for what the driver's code plans.",
+        "node-module": "A machine lacks the code of your own model or method, or has another version of it. Copy the "
+        "driver's file there.",
+        "node-import": "A module cannot be imported on a machine. The message has the cause. Install what it needs.",
+        "node-data": "A machine lacks a file that the trials read, or has another version of it. Copy the driver's "
+        "file there.",
+        "node-gpu": "A machine has no GPU that torch can use, although Ray counts one. Install its driver, or start "
+        "Ray there without GPUs.",
+        "node-memory": "A machine has too little free memory for its trials. Run fewer trials at once.",
+        "node-disk": "The storage has too little room for checkpoints. Free space.",
+        "node-clock": "The clock of a machine differs from the driver's. Set the clocks by NTP.",
+        "storage-not-shared": "A machine does not see the driver's files in `storage`, or the driver does not see the "
+        "machine's. The trained models would be lost, after their whole budget was spent. Mount one folder at the same "
+        "path on every machine, for one account.",
         "resources-too-large": "One trial needs more CPUs or GPUs than this machine has. Lower `resources`, or name a "
         "cluster.",
         "tracking-experiment-deleted": "The MLflow experiment was deleted, and MLflow keeps its name reserved. Restore "

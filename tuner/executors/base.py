@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,11 @@ __all__ = [
     "checkpoint_finder",
     "interrupted",
     "lose",
+    "require_checkpoint",
 ]
+
+_SEEN_WITHIN = 5.0
+"""Seconds within which this machine must see a checkpoint that a worker has written."""
 
 SpecFor: TypeAlias = Callable[[Suggestion], object]
 ChargeFor: TypeAlias = Callable[[str], Charge]
@@ -124,6 +129,27 @@ def checkpoint_finder(folder: Path) -> FindCheckpoint:
         return None if path is None else checkpoint_step(path)
 
     return find
+
+
+def require_checkpoint(folder: Path, trial_id: str, step: int) -> None:
+    """Raise a TunerError if this machine does not see the checkpoint that a worker wrote before it reported a step.
+
+    A network file system may show a new file late, so it is looked for during a few seconds.
+    """
+    until = time.monotonic() + _SEEN_WITHIN
+    while True:
+        seen = checkpoint_path(folder, trial_id)
+        if seen is not None and checkpoint_step(seen) >= step:
+            return
+        if time.monotonic() > until:
+            break
+        time.sleep(0.2)
+    raise TunerError(
+        "checkpoint-unseen",
+        f"A worker reported step {step} of trial {trial_id}, but its checkpoint is not in {folder}. That machine does "
+        "not share the folder, so its models would be lost. What was charged so far remains. Make `storage` a folder "
+        "that every machine mounts at the same path, then resume the sweep.",
+    )
 
 
 def check_stop(stop: Stop, folder: Path) -> Stop:

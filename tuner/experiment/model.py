@@ -26,6 +26,7 @@ from tuner.experiment.sections import (
 )
 from tuner.experiment.values import Seed, Word, broken
 from tuner.experiment.yamlfile import dump
+from tuner.passwords import hide_password
 from tuner.privacy.modes import COMPOSITION, MODES, Mode
 
 __all__ = ["Experiment", "absolute_path"]
@@ -46,7 +47,7 @@ def _shared_ledger() -> str | None:
 
 def _the_shared_ledger(url: str) -> str:
     """Return `url`, or raise an error if DP_TUNER_LEDGER names another ledger."""
-    from tuner.privacy.ledger.stores import absolute_url, masked
+    from tuner.privacy.ledger.stores import absolute_url
 
     shared = _shared_ledger()
     if shared is None:
@@ -58,8 +59,8 @@ def _the_shared_ledger(url: str) -> str:
     if own != shared:
         raise broken(
             "ledger-not-shared",
-            f"this key and {_LEDGER} must name the same ledger (this key names {masked(own)}, {_LEDGER} names "
-            f"{masked(shared)}), because the caps of one ledger do not limit searches in another",
+            f"this key and {_LEDGER} must name the same ledger (this key names {hide_password(own)}, {_LEDGER} names "
+            f"{hide_password(shared)}), because the caps of one ledger do not limit searches in another",
             f"Remove this key to use the ledger of {_LEDGER}, or unset {_LEDGER} to use this ledger.",
         )
     return url

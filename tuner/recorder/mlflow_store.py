@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 from tuner.errors import InputError
-from tuner.files import file_lock
+from tuner.files import create_private, file_lock
+from tuner.passwords import has_password, hide_password
 
-__all__ = ["absolute_uri", "connect", "experiment_id", "hide_password"]
+__all__ = ["absolute_uri", "connect", "experiment_id"]
 
 SQLITE = "sqlite:///"
-_USER_INFO = re.compile(r"(?<=://)[^/@\s]+@")
 _QUIET = ("mlflow", "alembic", "urllib3.connectionpool")
-
-
-def hide_password(text: str) -> str:
-    """Return the text with user names and passwords in its URLs replaced by ``***``."""
-    return _USER_INFO.sub("***@", text)
 
 
 def absolute_uri(uri: str) -> str:
@@ -30,8 +24,16 @@ def absolute_uri(uri: str) -> str:
         uri: ``sqlite:///path``, another SQLAlchemy address, or the http(s) address of a tracking server.
 
     Raises:
-        InputError: the address is neither an SQLAlchemy nor an http(s) address, or the database is in memory.
+        InputError: the address contains a password, or is neither an SQLAlchemy nor an http(s) address, or the database
+            is in memory.
     """
+    if has_password(uri):
+        raise InputError(
+            "tracking-uri-password",
+            f"`tracking.uri` must not contain a password (got {hide_password(uri)}), because sweep folders, reports "
+            "and exported files keep the address. Remove it, and put it into MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD, or for PostgreSQL into ~/.pgpass or PGPASSWORD.",
+        )
     if uri.startswith(SQLITE):
         path = uri.removeprefix(SQLITE)
         if not path or path.startswith(":memory:"):
@@ -44,8 +46,8 @@ def absolute_uri(uri: str) -> str:
     if "://" not in uri or uri.startswith("file:"):
         raise InputError(
             "tracking-uri-invalid",
-            f"`tracking.uri` is neither a database nor a tracking server (got {uri}). MLflow no longer accepts a "
-            "plain folder. Write for example sqlite:///runs/mlflow.db or http://HOST:5000.",
+            f"`tracking.uri` is neither a database nor a tracking server (got {hide_password(uri)}). MLflow no longer "
+            "accepts a plain folder. Write for example sqlite:///runs/mlflow.db or http://HOST:5000.",
         )
     return uri
 
@@ -67,8 +69,9 @@ def _mlflow() -> Any:  # noqa: ANN401 - mlflow has no types that mypy could foll
 def connect(uri: str) -> Any:  # noqa: ANN401 - mlflow has no types that mypy could follow
     """Return an ``MlflowClient`` for an absolute tracking address (see `absolute_uri`).
 
-    For a SQLite file, this first lets MLflow create or migrate its tables. MLflow's migration fails if several
-    processes open a new file at the same time, so a lock file admits one process at a time.
+    A new SQLite file is readable by this account only. Before it is used, this function lets MLflow create or migrate
+    its tables. MLflow's migration fails if several processes open a new file at the same time, so a lock file admits
+    one process at a time.
     """
     mlflow = _mlflow()
     if not uri.startswith(SQLITE):
@@ -76,6 +79,7 @@ def connect(uri: str) -> Any:  # noqa: ANN401 - mlflow has no types that mypy co
     database = Path(uri.removeprefix(SQLITE))
     database.parent.mkdir(parents=True, exist_ok=True)
     with file_lock(database.with_name(database.name + ".lock")):
+        create_private(database)
         client = mlflow.MlflowClient(tracking_uri=uri)
         client.search_experiments(max_results=1)  # the first request creates and migrates the tables
         return client
@@ -92,7 +96,11 @@ def experiment_id(client: Any, *, uri: str, name: str) -> str:  # noqa: ANN401 -
     if found is None:
         # By default MLflow puts the artifacts of a SQLite store under the current folder of the first process.
         database = uri.removeprefix(SQLITE)
-        location = (Path(database).parent / "mlartifacts").as_uri() if uri.startswith(SQLITE) else None
+        location = None
+        if uri.startswith(SQLITE):
+            artifacts = Path(database).parent / "mlartifacts"
+            artifacts.mkdir(mode=0o700, exist_ok=True)
+            location = artifacts.as_uri()
         try:
             return str(client.create_experiment(name, artifact_location=location))
         except mlflow.exceptions.MlflowException:

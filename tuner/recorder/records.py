@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tuner.recorder.mlflow_store import hide_password
+from tuner.passwords import hide_password
 
 __all__ = [
     "Clock",

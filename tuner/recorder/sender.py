@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import TrackingError
+from tuner.passwords import hide_password
 from tuner.recorder import mlflow_store as store
 from tuner.recorder.shipper import Shipper
 
@@ -51,7 +52,7 @@ class SendStatus:
 
 def _describe(error: BaseException) -> str:
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return store.hide_password(first)[:200]
+    return hide_password(first)[:200]
 
 
 class Sender:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuner.errors import TrackingError
 from tuner.files import take_lock
+from tuner.passwords import hide_password
 from tuner.recorder import mlflow_store as store
 from tuner.recorder.spool import Acknowledgement, SpoolLine, read_spool
 
@@ -142,8 +144,9 @@ class Shipper:
                 self._set_aside(line, refusal)
 
     def _set_aside(self, line: SpoolLine, refusal: Exception) -> None:
-        refused = json.dumps({"record": line.record, "refused": store.hide_password(str(refusal))})
-        with (self._folder / "spool.refused.jsonl").open("a", encoding="utf-8") as file:
+        refused = json.dumps({"record": line.record, "refused": hide_password(str(refusal))})
+        path = self._folder / "spool.refused.jsonl"
+        with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8") as file:
             file.write(refused + "\n")
         self.refused += 1
         self._acknowledge(line, 0)

@@ -113,7 +113,7 @@ class Spool:
         self._refusal: TrackingError | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise self._failure(error) from error
         try:
@@ -228,7 +228,7 @@ class Acknowledgement:
     def store(self, line: SpoolLine) -> None:
         """Mark every record up to and including `line` as received by MLflow."""
         value = {"start": line.start, "end": line.end, "crc": line.checksum, "target": self._target}
-        write_text(self._path, json.dumps(value))
+        write_text(self._path, json.dumps(value), mode=0o600)
 
     def _fits_spool(self, start: int, end: int, checksum: str) -> bool:
         if not 0 <= start < end:

@@ -16,7 +16,7 @@ from tuner.plan.candidates import as_stored
 from tuner.privacy.modes import COMPOSITION
 from tuner.runner.planning import show_plan
 from tuner.runner.public import charged_run, resume_public, run_public
-from tuner.runner.run import RunOptions, RunResult
+from tuner.runner.run import RunOptions, RunResult, check_machines
 from tuner.runner.start import continue_sweep, start_sweep
 from tuner.sweep import folder as sweeps
 from tuner.sweep.dataset_cap import set_first_cap
@@ -67,6 +67,7 @@ def run_file(
         _require_open_use(prepared, options.void_total)
     check_startable(prepared)
     require_origin(prepared)
+    check_machines(prepared, options)
     if cap is not None:
         set_first_cap(prepared, cap, say=options.say)
     if not options.as_json:
@@ -117,6 +118,7 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
             "run` to search, then `tune export`.",
         )
     check_startable(prepared)
+    check_machines(prepared, options)
     if not options.as_json:
         show_plan(prepared, ledger_states(prepared))
     sweep, ended = start_sweep(prepared, replace(options, next_commands=False))

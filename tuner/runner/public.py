@@ -21,7 +21,7 @@ from tuner.report.facts import PUBLIC_CLAIM
 from tuner.report.wording import plural
 from tuner.runner.composition import run_open
 from tuner.runner.proxy import on_public_records, require_public, search_facts
-from tuner.runner.run import RunOptions, RunResult
+from tuner.runner.run import RunOptions, RunResult, check_machines
 from tuner.runner.start import continue_sweep, ready_to_resume, start_sweep
 from tuner.study.names import canonical_sampler
 from tuner.sweep import folder as sweeps
@@ -160,6 +160,7 @@ def _start_charged(
             f"version of the program plans {one.plan.steps_per_trial} of {one.plan.mechanism}. Start a new "
             "search.",
         )
+    check_machines(one, options)
     options.say(
         f"{which}; the chosen configuration is now trained once on the private records, and that run is charged"
     )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tuner.sweep.folder import SweepFolder
     from tuner.sweep.preflight import ReadySearch
 
-__all__ = ["RunOptions", "RunResult", "run_trials", "sweep_info"]
+__all__ = ["RunOptions", "RunResult", "check_machines", "run_trials", "sweep_info"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +60,14 @@ class RunResult:
     code: int
     state: str
     values: dict[str, Any]
+
+
+def check_machines(prepared: ReadySearch, options: RunOptions) -> None:
+    """Check the machines of the cluster that `--address` names. Raise an InputError if one cannot run the trials."""
+    from tuner.sweep.cluster_check import require_cluster
+
+    if options.address is not None and not options.local:
+        options.say(require_cluster(prepared, options.address))
 
 
 class _StopOnRequest(Observer):

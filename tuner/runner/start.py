@@ -16,7 +16,7 @@ from tuner.privacy.modes import COMPOSITION, RELEASE, SELECTION, VOTES
 from tuner.runner.composition import run_open
 from tuner.runner.proxy import check_proxy, run_proxy
 from tuner.runner.release import run_on_release
-from tuner.runner.run import RunOptions, RunResult
+from tuner.runner.run import RunOptions, RunResult, check_machines
 from tuner.runner.selection import run_sealed
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
@@ -136,6 +136,7 @@ def ready_to_resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions)
     about = info(request)
     prepared = ReadySearch(path=sweep.experiment, experiment=experiment, request=request, about=about, plan=plan)
     check_startable(prepared)
+    check_machines(prepared, options)
     return prepared
 
 

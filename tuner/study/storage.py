@@ -17,7 +17,7 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
 from tuner.errors import InputError, TunerError
-from tuner.files import file_lock, take_lock
+from tuner.files import create_private, file_lock, take_lock
 from tuner.study import views
 
 __all__ = ["JOURNAL", "StoredCharge", "exclusive", "open_storage", "open_study", "stored_charges"]
@@ -75,6 +75,7 @@ def open_storage(folder: Path) -> BaseStorage:
     folder.mkdir(parents=True, exist_ok=True)
     journal = folder / JOURNAL
     _cut_torn_line(journal)
+    create_private(journal)
     try:
         return JournalStorage(JournalFileBackend(str(journal), lock_obj=_KernelLock(journal)))
     except (ValueError, KeyError) as error:

@@ -165,7 +165,8 @@ def check_tracking(uri: str) -> None:
 
     A server that is down is not an error, because records wait on disk until it is up.
     """
-    from tuner.recorder.mlflow_store import absolute_uri, hide_password
+    from tuner.passwords import hide_password
+    from tuner.recorder.mlflow_store import absolute_uri
 
     kind, problem = absolute_uri(uri).partition("://")[0].partition("+")[0], ""
     if kind not in _TRACKING_KINDS:

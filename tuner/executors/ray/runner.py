@@ -23,7 +23,16 @@ from ray.tune.search import Searcher
 from trainables.rungs import TrainingLoop
 from trainables.trial import FAILED, LOST, METRICS, REQUEST, STEP, TrialTrainable
 from tuner.errors import TunerError
-from tuner.executors.base import ExecutorSettings, TrialSetup, act, check_stop, checkpoint_finder, interrupted, lose
+from tuner.executors.base import (
+    ExecutorSettings,
+    TrialSetup,
+    act,
+    check_stop,
+    checkpoint_finder,
+    interrupted,
+    lose,
+    require_checkpoint,
+)
 from tuner.executors.ray.charge import ActorCharge, start_charge_actor
 from tuner.executors.ray.session import interruptible, ray_session
 from tuner.study.driver import StudyDriver
@@ -193,6 +202,7 @@ class _Bridge:
             metrics = {
                 key.removeprefix(prefix): float(value) for key, value in result.items() if key.startswith(prefix)
             }
+            require_checkpoint(self.setup.folder, trial_id, int(result[STEP]))
             return act(self.driver, trial_id, int(result[STEP]), metrics)
         return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 import signal
 import sys
 import tempfile
@@ -33,10 +34,10 @@ _QUIET = {
 
 
 @contextlib.contextmanager
-def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables, and restore them at the end."""
+def environment(variables: Mapping[str, str | None]) -> Iterator[None]:
+    """Set environment variables, and restore them at the end. A variable with the value None is only restored."""
     before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
+    os.environ.update({name: value for name, value in variables.items() if value is not None})
     try:
         yield
     finally:
@@ -52,30 +53,35 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
     """Connect to Ray for the duration of a sweep.
 
     If this process is already connected, the existing connection is used and stays open. Otherwise this function joins
-    the cluster at `settings.address`, or starts Ray on this machine if there is no address.
+    the cluster at `settings.address`, or starts Ray on this machine if there is no address. On this machine, Ray
+    listens on the loopback address alone, and asks for a token that only this process and its children know.
 
     Raises:
-        tuner.errors.InputError: this machine has too few resources for one trial.
+        tuner.errors.InputError: the cluster cannot be joined, or this machine has too few resources for one trial.
     """
     address = settings.address
     variables = {**_QUIET, "TUNE_MAX_PENDING_TRIALS_PG": str(settings.concurrent_trials)}
-    with environment(variables), _without_rays_summary(), contextlib.ExitStack() as stack:
-        joined = ray.is_initialized()
+    joined = ray.is_initialized()
+    with contextlib.ExitStack() as stack:
+        for context in (environment(variables), _without_rays_summary()):
+            stack.enter_context(context)
         if not joined:
+            stack.enter_context(_own_token() if address is None else _token_of_cluster(address))
             own: dict[str, str] = {}
             if settings.hide_logs and address is None:
                 # Every account may enter Ray's folder. It is therefore put into a folder that only this account may
                 # enter. The path is short, because the path of a socket has at most 107 bytes.
                 parent = tempfile.TemporaryDirectory(prefix="dp-", ignore_cleanup_errors=True)
                 own = {"_temp_dir": f"{stack.enter_context(parent)}/ray"}
-            ray.init(
-                address=address or "local",
-                **own,
-                include_dashboard=False if address is None else None,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                namespace="dp-tuner",
-            )
+            with _loopback() if address is None else contextlib.nullcontext():
+                ray.init(
+                    address=address or "local",
+                    **own,
+                    include_dashboard=False if address is None else None,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    namespace="dp-tuner",
+                )
         try:
             if address is None:  # a cluster may grow on request
                 _check_fits(settings)
@@ -83,6 +89,54 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
         finally:
             if not joined:
                 ray.shutdown()
+
+
+@contextlib.contextmanager
+def _own_token() -> Iterator[None]:
+    """Let the Ray of this session ask for a new random token, which is never written to a file.
+
+    By itself, Ray would write one to a file that every account may read, and then accept everyone who has it.
+    """
+    try:
+        with environment({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}):
+            _forget_token()
+            yield
+    finally:
+        _forget_token()
+
+
+@contextlib.contextmanager
+def _token_of_cluster(address: str) -> Iterator[None]:
+    """Check the cluster, and use this account's token of it until the session ends."""
+    from tuner.executors.ray.address import check_address
+
+    try:
+        with environment({"RAY_AUTH_MODE": None}):
+            check_address(address)
+            yield
+    finally:
+        _forget_token()
+
+
+def _forget_token() -> None:
+    """Let Ray's C++ code read the environment again. It caches the mode and the token of the process."""
+    from ray._private.authentication.authentication_token_setup import AuthenticationTokenLoader, Config
+
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
+
+
+@contextlib.contextmanager
+def _loopback() -> Iterator[None]:
+    """Let Ray listen on 127.0.0.1 alone. It has this setting for systems on which it cannot make clusters."""
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 @contextlib.contextmanager

@@ -9,11 +9,12 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from tuner.errors import InputError
+from tuner.passwords import hide_password
 from tuner.privacy.ledger.stores.postgresql import Postgres
 from tuner.privacy.ledger.stores.sqlite import Sqlite
-from tuner.privacy.ledger.stores.store import Backend, Store, masked
+from tuner.privacy.ledger.stores.store import Backend, Store
 
-__all__ = ["Backend", "Store", "absolute_url", "default_url", "masked", "open_store", "store_exists"]
+__all__ = ["Backend", "Store", "absolute_url", "default_url", "open_store", "store_exists"]
 
 
 def open_store(url: str, *, create: bool) -> Store:
@@ -41,13 +42,16 @@ def _backend(url: str) -> Backend:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
-        raise InputError("ledger-url", f"The ledger's URL is malformed (got {masked(url)!r}). {_EXAMPLES}") from error
+        raise InputError(
+            "ledger-url", f"The ledger's URL is malformed (got {hide_password(url)!r}). {_EXAMPLES}"
+        ) from error
     if parsed.drivername in {"postgresql", "postgresql+psycopg"}:
         return Postgres(url)
     if parsed.get_backend_name() == "sqlite":
         return Sqlite(url)
     raise InputError(
-        "ledger-url", f"The ledger must be an SQLite file or a PostgreSQL database (got {masked(url)!r}). {_EXAMPLES}"
+        "ledger-url",
+        f"The ledger must be an SQLite file or a PostgreSQL database (got {hide_password(url)!r}). {_EXAMPLES}",
     )
 
 

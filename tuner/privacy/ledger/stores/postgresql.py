@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from tuner.errors import InputError, LedgerCorruptError, LedgerError
+from tuner.passwords import hide_password
 from tuner.privacy.ledger.entries import Entry
 from tuner.privacy.ledger.stores.postgresql_rules import (
     LOCK,
@@ -26,7 +27,7 @@ from tuner.privacy.ledger.stores.postgresql_rules import (
     TRIGGER_NAMES,
     TRIGGERS,
 )
-from tuner.privacy.ledger.stores.store import BUSY_SECONDS, TABLES, Backend, create_tables, masked
+from tuner.privacy.ledger.stores.store import BUSY_SECONDS, TABLES, Backend, create_tables
 
 __all__ = ["Postgres"]
 
@@ -212,15 +213,15 @@ def _parse(url: str) -> URL:
     if parsed.password is not None or "password" in parsed.query:
         raise InputError(
             "ledger-url-password",
-            f"The ledger's URL must not contain a password (got {masked(url)}), because sweep folders and MLflow show "
-            "the URL. Remove the password from the URL, and put it into ~/.pgpass or PGPASSWORD.",
+            f"The ledger's URL must not contain a password (got {hide_password(url)}), because sweep folders and "
+            "MLflow show the URL. Remove the password from the URL, and put it into ~/.pgpass or PGPASSWORD.",
         )
     unknown = sorted(set(parsed.query) - set(_QUERY))
     if unknown:
         raise InputError(
             "ledger-url",
-            f"The ledger's URL may set only {', '.join(_QUERY)} (got {', '.join(unknown)} in {masked(url)}). Remove "
-            f"{', '.join(unknown)} from the URL. Use the server's settings or libpq's environment variables instead.",
+            f"The ledger's URL may set only {', '.join(_QUERY)} (got {', '.join(unknown)} in {hide_password(url)}). "
+            f"Remove {', '.join(unknown)}. Use the server's settings or libpq's environment variables instead.",
         )
     hosts = (parsed.host or "", parsed.query.get("host", ""), parsed.query.get("port", ""))
     if any(not isinstance(host, str) or "," in host for host in hosts):

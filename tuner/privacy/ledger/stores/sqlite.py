@@ -18,7 +18,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from tuner.errors import InputError, LedgerCorruptError, LedgerError
-from tuner.privacy.ledger.stores.store import BUSY_SECONDS, Backend, create_tables, masked
+from tuner.files import create_private
+from tuner.passwords import hide_password
+from tuner.privacy.ledger.stores.store import BUSY_SECONDS, Backend, create_tables
 
 __all__ = ["Sqlite"]
 
@@ -69,10 +71,13 @@ class Sqlite(Backend):
             ) from error
 
     def create(self) -> None:
-        """Create an empty ledger under a temporary name, then link it into place. So no unfinished file is visible."""
+        """Create an empty ledger under a temporary name, then link it into place. So no unfinished file is visible.
+
+        Only this account may enter its folder, if it is new, and read and write it. A team that shares a file opens it.
+        """
         path = self._path
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
                 draft = Path(folder) / "draft.db"
                 _write_draft(draft, self.key_path)
@@ -190,7 +195,8 @@ def _path_of(url: str) -> Path:
     parsed = make_url(url)
     if parsed.query or parsed.host:
         raise InputError(
-            "ledger-url", f"The URL of an SQLite ledger must be only a path (got {masked(url)}). Write sqlite:///FILE."
+            "ledger-url",
+            f"The URL of an SQLite ledger must be only a path (got {hide_password(url)}). Write sqlite:///FILE.",
         )
     if not parsed.database or parsed.database == ":memory:":
         raise InputError("ledger-url", f"The ledger must be a file, not in memory (got {url!r}). Write sqlite:///FILE.")
@@ -198,6 +204,7 @@ def _path_of(url: str) -> Path:
 
 
 def _write_draft(path: Path, key_path: Callable[[str], Path]) -> None:
+    create_private(path)  # SQLite gives its other files the mode of this one
     engine = create_engine(f"sqlite:///{path}", poolclass=NullPool, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.exec_driver_sql("PRAGMA journal_mode=WAL")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +14,7 @@ from tuner.errors import LedgerCorruptError, LedgerError
 from tuner.privacy.ledger.entries import GENESIS, Entry
 from tuner.privacy.ledger.key import LedgerKey, created_key, read_key
 
-__all__ = ["BUSY_SECONDS", "TABLES", "Backend", "Store", "create_tables", "masked"]
+__all__ = ["BUSY_SECONDS", "TABLES", "Backend", "Store", "create_tables"]
 
 _FORMAT = 1
 """Version number of the format in which tables and entries are stored."""
@@ -257,8 +256,3 @@ class Store:
 
 
 _COLUMNS = tuple(column.name for column in _ENTRIES.columns if column.name != "id")
-
-
-def masked(url: str) -> str:
-    """Return the URL with its passwords replaced by `***`, for a message."""
-    return re.sub(r"(password=)[^&]*", r"\1***", re.sub(r"(//[^:/@]*):[^/]*@", r"\1:***@", url))
