@@ -84,6 +84,7 @@ class Rules:
     full_from: float = 0.0
     draws: int = 400
     doubt: float = 0.3
+    bold: float = 0.0
     widest: float = 0.25
     strict: bool = False
 
@@ -115,7 +116,7 @@ class Beliefs:
 
     def __init__(self, seen: Seen, rules: Rules) -> None:
         self.seen, self.rules = seen, rules
-        self._near: dict[Context, NDArray[np.bool_]] = {}
+        self._near: dict[tuple[Context, float], NDArray[np.bool_]] = {}
         self._near_anywhere: dict[Standing, float] = {}
 
     @cached_property
@@ -142,19 +143,19 @@ class Beliefs:
 
         The other parameters have the values of the best complete trial.
         """
-        return self._curves(self._contexts[0] if self._contexts else ALONE)[:, 0]
+        return self._curves(self._contexts[0] if self._contexts else ALONE, self.rules.doubt)[:, 0]
 
     def near(self, place: float, context: Context = ALONE) -> float:
         """Return the probability that the curve at this position is within the tolerance of its maximum.
 
         The maximum is taken over all positions and all compared contexts.
         """
-        return float(self._nearly_best(context)[:, _point(place)].mean())
+        return float(self._nearly_best(context, self.rules.doubt)[:, _point(place)].mean())
 
     def left_of_best(self, place: float, context: Context = ALONE) -> float:
         """Return the probability that the best position for this context is to the right of this position."""
         points = self._eligible(context)
-        best = self.rules.axis.grid[points][self._curves(context)[:, 0][:, points].argmax(1)]
+        best = self.rules.axis.grid[points][self._curves(context, self.rules.doubt)[:, 0][:, points].argmax(1)]
         return float(np.mean(best > place))
 
     def excluded(self, place: float, fraction: float = 0.0, context: Context = ALONE) -> bool:
@@ -302,7 +303,7 @@ class Beliefs:
         if best is not None and gap is not None and self.near_trial(best) >= min(self.rules.sure, _SETTLED):
             return gap
         points = self._eligible(context)
-        grid, near = self.rules.axis.grid[points], self._nearly_best(context)[:, points]
+        grid, near = self.rules.axis.grid[points], self._nearly_best(context, self.rules.bold)[:, points]
         likely = near.mean(0)
         # Count only curves on which no running trial and not the best complete trial is near the maximum.
         covered = [int(np.abs(grid - at).argmin()) for at in self._covered_places(context)]
@@ -355,7 +356,7 @@ class Beliefs:
     def _around(self, context: Context) -> tuple[Context, ...]:
         return (context, *(other for other in self._contexts if other != context))
 
-    def _curves(self, context: Context) -> Array:
+    def _curves(self, context: Context, doubt: float) -> Array:
         """Return posterior draws of the curve, shape (draws, contexts, points).
 
         The first context is `context`. The others are the contexts of the best trials.
@@ -364,18 +365,18 @@ class Beliefs:
             raise ValueError("A curve needs at least one record.")
         scored = {record.trial for record in self.seen.records if record.context == context}
         at = sorted({_point(trial.place) for trial in self.seen.trials if trial.trial in scored})
-        doubt = self.rules.doubt if self.unimodal else 1.0
+        doubt = doubt if self.unimodal else 1.0
         around = self._around(context)
         return draw_curves(self.posterior, around, self.rules.draws, tuple(at), doubt, self.rules.tolerance)
 
-    def _nearly_best(self, context: Context) -> NDArray[np.bool_]:
+    def _nearly_best(self, context: Context, doubt: float) -> NDArray[np.bool_]:
         """Return, draw by draw, the positions within the tolerance of the maximum."""
-        if context not in self._near:
-            values, grid = self._curves(context), self.rules.axis.grid
+        if (context, doubt) not in self._near:
+            values, grid = self._curves(context, doubt), self.rules.axis.grid
             around = enumerate(self._around(context))
             tops = np.max([values[:, number, _possible(grid, each)].max(1) for number, each in around], axis=0)
-            self._near[context] = values[:, 0] >= tops[:, None] - self.rules.tolerance
-        return self._near[context]
+            self._near[context, doubt] = values[:, 0] >= tops[:, None] - self.rules.tolerance
+        return self._near[context, doubt]
 
     def _eligible(self, context: Context) -> NDArray[np.bool_]:
         return _possible(self.rules.axis.grid, context)
