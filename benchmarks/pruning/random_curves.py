@@ -1,7 +1,6 @@
 """Random curves that have nothing to do with the published tables.
 
-`hills`, `two_tops` and `smooth` were used to set the rules of the unimodal search. `broken_lines` and `sums` were not:
-on these the search is judged.
+`hills`, `two_tops` and `smooth` were used to set the rules of the unimodal search. The families in `JUDGED` were not.
 """
 
 from __future__ import annotations
@@ -50,11 +49,12 @@ def _two_tops(random: np.random.Generator) -> Shape:
     """Return two bumps of different heights, 0.2 to 0.6 of the axis apart."""
     apart = float(random.uniform(0.2, 0.6))
     first = float(random.uniform(0.05, 0.95 - apart))
-    widths, more = random.uniform(0.06, 0.15, 2), float(random.choice([-1, 1]) * random.uniform(0.1, 0.5))
+    left, right = random.uniform(0.06, 0.15, 2)
+    more = float(random.choice([-1, 1]) * random.uniform(0.1, 0.5))
 
     def shape(x: Array) -> Array:
-        bumps = [np.exp(-0.5 * ((x - at) / width) ** 2) for at, width in zip((first, first + apart), widths, strict=True)]
-        return np.asarray(np.maximum(bumps[0], (1 + more) * bumps[1]))
+        low, high = (np.exp(-0.5 * ((x - at) / width) ** 2) for at, width in ((first, left), (first + apart, right)))
+        return np.asarray(np.maximum(low, (1 + more) * high))
 
     return shape
 
@@ -91,3 +91,6 @@ FAMILIES: Final[Mapping[str, Callable[[np.random.Generator], Shape]]] = {
     "sums": _sum,
 }
 """Name of a family → function that draws the shape of a curve, at positions from 0 to 1."""
+
+JUDGED: Final = ("broken_lines", "sums")
+"""Families that the rules of the unimodal search were not set on."""

@@ -68,8 +68,10 @@ class Rules:
             number of samples.
         draws: number of curves drawn from the posterior.
         doubt: prior probability that the curve has more than one maximum. Scores increase or decrease it.
-        widest: the search does not end while an interval of the axis that is wider than this has no score. Where the
-            best trial seems to be found, the next trial is in the middle of the widest interval.
+        searching_doubt: the same probability where the next value is chosen. It is small, because a search that follows
+            one maximum finds it sooner. `doubt` decides which trials stop and when the search may end.
+        widest: the search does not end while an interval of the axis that is wider than this has no ended trial. Where
+            the best trial seems to be found, the next trial is in the middle of the widest interval.
         strict: whether to stop only trials outside the bracket of the mode.
     """
 
@@ -84,7 +86,7 @@ class Rules:
     full_from: float = 0.0
     draws: int = 400
     doubt: float = 0.3
-    bold: float = 0.0
+    searching_doubt: float = 0.05
     widest: float = 0.25
     strict: bool = False
 
@@ -251,15 +253,16 @@ class Beliefs:
         return None if best is None or len(done) < 2 else done[best]
 
     def _gap(self, context: Context, *, running: bool = False, ignored: float | None = None) -> float | None:
-        """Return the middle of the widest interval without a score, or None if it is not wider than `Rules.widest`.
+        """Return the middle of the widest interval without a trial, or None if it is not wider than `Rules.widest`.
 
-        With `running`, trials that run count even if they have no score yet. Trials at `ignored` do not count.
+        A trial counts when it has ended and has a score. A running trial counts only with `running`, because its first
+        scores may say too little of a second maximum. Trials at `ignored` do not count.
         """
         scored = {record.trial for record in self.seen.records}
         known = [
             min(max(trial.place, context.low), context.high)
             for trial in self.seen.trials
-            if trial.place != ignored and (trial.trial in scored or (running and trial.state == "running"))
+            if trial.place != ignored and (running if trial.state == "running" else trial.trial in scored)
         ]
         edges = sorted({context.low, *known, context.high})
         left, right = max(pairwise(edges), key=lambda pair: pair[1] - pair[0], default=(0.0, 0.0))
@@ -303,7 +306,7 @@ class Beliefs:
         if best is not None and gap is not None and self.near_trial(best) >= min(self.rules.sure, _SETTLED):
             return gap
         points = self._eligible(context)
-        grid, near = self.rules.axis.grid[points], self._nearly_best(context, self.rules.bold)[:, points]
+        grid, near = self.rules.axis.grid[points], self._nearly_best(context, self.rules.searching_doubt)[:, points]
         likely = near.mean(0)
         # Count only curves on which no running trial and not the best complete trial is near the maximum.
         covered = [int(np.abs(grid - at).argmin()) for at in self._covered_places(context)]
