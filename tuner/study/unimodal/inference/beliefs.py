@@ -87,7 +87,7 @@ class Rules:
     draws: int = 400
     doubt: float = 0.3
     searching_doubt: float = 0.05
-    widest: float = 0.25
+    widest: float = 0.17
     strict: bool = False
 
     def __post_init__(self) -> None:
