@@ -4,7 +4,8 @@
 
 Sections: `times` measures a decision of the unimodal search; `sweeps` compares all methods on unimodal curves;
 `ablations` changes our rule in one thing at a time; `shapes` compares it with a rule of a few lines on all curves, some
-of which have no single top; `slots` runs one trial at a time. `benchmarks/pruning/curves.py` describes the simulation.
+of which have no single top; `random` does so on random curves (`random_curves.py`); `slots` runs one trial at a time.
+`benchmarks/pruning/curves.py` describes the simulation.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 
 from benchmarks.harness import Benchmark, Section, at_least, at_most, run
 from benchmarks.pruning import comparison, times
+from benchmarks.pruning.random_curves import JUDGED
 
 BENCHMARK = Benchmark(
     name="pruning",
@@ -50,6 +52,11 @@ BENCHMARK = Benchmark(
                 "drifting.ours.stop_right": at_least(0.95, quick=False),
                 "drifting.ours.epochs_90": at_most(200, quick=False),
             },
+        ),
+        "random": Section(
+            measure=comparison.random_curves,
+            bars={f"{family}.ours.stop_right": at_least(0.95, quick=False) for family in JUDGED},
+            quick=False,
         ),
         "slots": Section(measure=comparison.one_slot, bars={"one_slot.ours.epochs_90": at_most(160)}, quick=False),
     },

@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks.harness import Results, Settings, Table
 from benchmarks.pruning.curves import RUNGS
 from benchmarks.pruning.methods import ABLATIONS, METHODS, TOLERANCE
+from benchmarks.pruning.random_curves import FAMILIES, JUDGED
 from benchmarks.pruning.simulation import BUDGET, Played, one_sweep
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
@@ -69,6 +70,12 @@ def other_shapes(settings: Settings, results: Results) -> None:
         return
     for noise in (0.5, 2.0):
         _compare("unimodal", ("ours", "lite"), settings, results, noise=noise, name=f"noise_{noise:g}")
+
+
+def random_curves(settings: Settings, results: Results) -> None:
+    """Compare ours with the short rule on random curves, those that the rules were not set on first."""
+    for family in (*JUDGED, *(name for name in FAMILIES if name not in JUDGED)):
+        _compare(family, ("ours", "lite"), settings, results)
 
 
 def _within(

@@ -41,7 +41,8 @@ COLLAPSE: Final = 3.0
 START: Final = 0.8
 """Accuracy at a hundredth of the steps, as a share of the accuracy in the first column."""
 
-_POINTS: Final = np.linspace(0.0, np.log1p(DOMAIN[1]), 401)
+POINTS: Final = np.linspace(0.0, np.log1p(DOMAIN[1]), 401)
+"""Points of log(1 + R) at which a curve is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +110,7 @@ class Problem:
 
     def truth(self, radius: float, epochs: int = EPOCHS) -> float:
         """Return the mean score at a rung in percent."""
-        return float(np.interp(np.log1p(radius), _POINTS, self._values[RUNGS.index(epochs)]))
+        return float(np.interp(np.log1p(radius), POINTS, self._values[RUNGS.index(epochs)]))
 
     def regret(self, radius: float) -> float:
         """Return how many points a whole trial is below the best mean score."""
@@ -117,7 +118,7 @@ class Problem:
 
     def trial(self, radius: float, random: np.random.Generator) -> tuple[float, ...]:
         """Draw the scores of one trial at each rung."""
-        deviation = float(np.interp(np.log1p(radius), _POINTS, self._deviation))
+        deviation = float(np.interp(np.log1p(radius), POINTS, self._deviation))
         persistent = random.normal(0.0, deviation * np.sqrt(0.5))
         return tuple(
             self.truth(radius, epochs) + persistent + random.normal(0.0, deviation * np.sqrt(0.5)) for epochs in RUNGS
@@ -139,9 +140,9 @@ def problem(shape: str, random: np.random.Generator, *, noise: float = 1.0) -> P
         setting = SETTINGS[-1]
     top = float(np.log1p(move * setting.radius[-1]))
     knots = np.array((0.0, min(np.log1p(10.0), 0.9 * top), top))
-    deviation = noise * np.interp(_POINTS, knots, np.array(setting.deviations))
+    deviation = noise * np.interp(POINTS, knots, np.array(setting.deviations))
     if shape == "uneven_noise":
-        rise = np.geomspace(0.5, 2.0, _POINTS.size)
+        rise = np.geomspace(0.5, 2.0, POINTS.size)
         deviation = deviation * (rise if random.random() < 0.5 else rise[::-1])
     return Problem(_rung_values(setting, gain, side, move), deviation)
 
@@ -173,7 +174,7 @@ def _hill(ten: float, best: float, top: float) -> Array:
     knots = [(0.0, 0.0), (top, best)] if top < middle + 0.2 else [(0.0, 0.0), (middle, min(ten, best)), (top, best)]
     xs, ys = zip(*knots, strict=True)
     left = PchipInterpolator([*xs, 2 * top - xs[-2]], [*ys, ys[-2]])  # the mirrored knot makes the top flat
-    reach = np.where(top >= _POINTS, _POINTS, top - 2 * (_POINTS - top))
+    reach = np.where(top >= POINTS, POINTS, top - 2 * (POINTS - top))
     slope = (ys[1] - ys[0]) / (xs[1] - xs[0])
     inside = left(np.clip(reach, 0.0, top))
     hill: Array = np.maximum(np.where(reach < 0, inside + slope * reach, inside), best - COLLAPSE * max(best, 0.5))
@@ -182,25 +183,25 @@ def _hill(ten: float, best: float, top: float) -> Array:
 
 def _plateau(ten: float, best: float, top: float) -> Array:
     """Return a flat curve up to the best R, and a fall after it."""
-    flat: Array = np.where(top >= _POINTS, best + 0.02 * (_POINTS - top), _hill(best, best, top))
+    flat: Array = np.where(top >= POINTS, best + 0.02 * (POINTS - top), _hill(best, best, top))
     return flat
 
 
 def _best_at_zero(ten: float, best: float, top: float) -> Array:
     """Return a fall from R = 0 on, which loses the table's gain at the table's best R."""
-    loss: Array = -best * (_POINTS / top) ** 2
+    loss: Array = -best * (POINTS / top) ** 2
     return loss
 
 
 def _best_at_the_end(ten: float, best: float, top: float) -> Array:
     """Return a rise up to the end of the domain."""
-    gain: Array = best * _POINTS / _POINTS[-1]
+    gain: Array = best * POINTS / POINTS[-1]
     return gain
 
 
 def _collapsing(ten: float, best: float, top: float) -> Array:
     """Return a hill that collapses by sixty points from three times the best R on."""
-    collapse: Array = 60.0 / (1 + np.exp(-20.0 * (_POINTS - top - np.log(3.0))))
+    collapse: Array = 60.0 / (1 + np.exp(-20.0 * (POINTS - top - np.log(3.0))))
     return _hill(ten, best, top) - collapse
 
 
@@ -210,8 +211,8 @@ def _second_peak(random: np.random.Generator, *, width: float) -> Side:
 
     def side(ten: float, best: float, top: float) -> Array:
         hill = _hill(ten, best, top)
-        height = best + 0.25 * max(best, 1.0) - float(np.interp(at, _POINTS, hill))
-        return hill + height * np.exp(-0.5 * ((_POINTS - at) / width) ** 2)
+        height = best + 0.25 * max(best, 1.0) - float(np.interp(at, POINTS, hill))
+        return hill + height * np.exp(-0.5 * ((POINTS - at) / width) ** 2)
 
     return side
 
@@ -222,7 +223,7 @@ def _unequal_tops(random: np.random.Generator) -> Side:
 
     def side(ten: float, best: float, top: float) -> Array:
         gain = max(best, 1.0)
-        first, second = (gain * np.exp(-0.5 * ((_POINTS - at) / 0.4) ** 2) for at in (top - apart, top))
+        first, second = (gain * np.exp(-0.5 * ((POINTS - at) / 0.4) ** 2) for at in (top - apart, top))
         return np.asarray(np.maximum(first, (1 + more) * second))
 
     return side
@@ -230,10 +231,10 @@ def _unequal_tops(random: np.random.Generator) -> Side:
 
 def _bump(random: np.random.Generator) -> Side:
     """Add a bump of a fifth of the gain to one slope: the curve is not unimodal, but has the same best R."""
-    at = float(random.uniform(0.0, _POINTS[-1]))
+    at = float(random.uniform(0.0, POINTS[-1]))
 
     def side(ten: float, best: float, top: float) -> Array:
-        bump = 0.2 * max(best, 1.0) * np.exp(-0.5 * ((_POINTS - at) / 0.3) ** 2)
+        bump = 0.2 * max(best, 1.0) * np.exp(-0.5 * ((POINTS - at) / 0.3) ** 2)
         return np.minimum(_hill(ten, best, top) + bump, best)
 
     return side

@@ -172,6 +172,7 @@ ABLATIONS: Final[Mapping[str, Callable[[int], Method]]] = {
     "ours": METHODS["ours"],
     "any shape": _ours(doubt=1.0),
     "one top for certain": _ours(doubt=0.0),
+    "as much doubt when searching": _ours(searching_doubt=0.3),
     "gaps unchecked": _ours(widest=1.0),
     "no pruner": _ours(prunes=False),
     "strict pruner": _ours(strict=True),

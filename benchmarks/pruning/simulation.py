@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.pruning.curves import RUNGS, Problem, problem
 from benchmarks.pruning.methods import ABLATIONS, METHODS, TOLERANCE, Method
+from benchmarks.pruning.random_curves import FAMILIES, random_problem
 
 BUDGET = 270
 """Trial-epochs of every sweep."""
@@ -106,7 +107,7 @@ def one_sweep(
 ) -> Played:
     """Simulate sweep `number` of a method; a number has the same curve for every method."""
     random = np.random.default_rng([seed, number])
-    truth = problem(shape, random, noise=noise)
+    truth = (random_problem if shape in FAMILIES else problem)(shape, random, noise=noise)
     sweep = play(truth, {**ABLATIONS, **METHODS}[method](seed * 100_000 + number), random, budget=budget, slots=slots)
     regrets = {trial: truth.regret(radius) for trial, radius in sweep.launched.items()}
     near = [trial for trial, regret in regrets.items() if regret <= TOLERANCE]

@@ -73,6 +73,28 @@ def test_a_search_is_not_sure_before_it_has_looked_into_every_wide_gap() -> None
     assert bold.excluded(gap)
 
 
+def test_a_trial_that_runs_fills_no_gap_until_it_has_ended() -> None:
+    """Two searches of 80 ended while a trial on the higher of two tops had its first score."""
+    rules = Rules(axis=AXIS, tolerance=1.0, sure=0.9, widest=0.3)
+    seen = beliefs(rules).seen
+    gap = AXIS.place(10.0) / 2
+    for state, sure in (("running", False), ("pruned", True)):
+        records = (*seen.records, Record(gap, 0.2, 87.0, 99))
+        found = Beliefs(Seen.of(records, (*seen.trials, Standing(gap, 99, state))), rules)
+        assert found.surely_found() is sure, state
+        assert found.propose(np.random.default_rng(0)) != pytest.approx(gap), "one trial is enough"
+
+
+def test_the_next_value_follows_one_top_and_the_belief_keeps_its_doubt() -> None:
+    """The score falls from 0.1 on. Only a curve with a second top rises again where there is no trial."""
+    places, scores = [0.0, 0.1, 0.2, 0.3, 1.0], [89.5, 90.0, 89.5, 89.3, 89.0]
+    bold, doubting = (
+        beliefs_of(places, scores, replace(RULES, searching_doubt=doubt)) for doubt in (RULES.searching_doubt, 0.3)
+    )
+    assert bold.propose(np.random.default_rng(0)) < 0.3 < doubting.propose(np.random.default_rng(0))
+    assert bold.near(0.9) == doubting.near(0.9) > 0, "what is believed does not depend on how the search is done"
+
+
 @pytest.mark.parametrize(("doubt", "least", "most"), [(0.3, 0.8, 1.0), (0.0, 0.0, 0.05)])
 def test_scores_that_fall_and_rise_again_are_believed_unless_one_top_is_certain(
     doubt: float, least: float, most: float

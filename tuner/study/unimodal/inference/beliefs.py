@@ -68,8 +68,10 @@ class Rules:
             number of samples.
         draws: number of curves drawn from the posterior.
         doubt: prior probability that the curve has more than one maximum. Scores increase or decrease it.
-        widest: the search does not end while an interval of the axis that is wider than this has no score. Where the
-            best trial seems to be found, the next trial is in the middle of the widest interval.
+        searching_doubt: the same probability where the next value is chosen. It is small, because a search that follows
+            one maximum finds it sooner. `doubt` decides which trials stop and when the search may end.
+        widest: the search does not end while an interval of the axis that is wider than this has no ended trial. Where
+            the best trial seems to be found, the next trial is in the middle of the widest interval.
         strict: whether to stop only trials outside the bracket of the mode.
     """
 
@@ -84,7 +86,8 @@ class Rules:
     full_from: float = 0.0
     draws: int = 400
     doubt: float = 0.3
-    widest: float = 0.25
+    searching_doubt: float = 0.05
+    widest: float = 0.17
     strict: bool = False
 
     def __post_init__(self) -> None:
@@ -115,7 +118,7 @@ class Beliefs:
 
     def __init__(self, seen: Seen, rules: Rules) -> None:
         self.seen, self.rules = seen, rules
-        self._near: dict[Context, NDArray[np.bool_]] = {}
+        self._near: dict[tuple[Context, float], NDArray[np.bool_]] = {}
         self._near_anywhere: dict[Standing, float] = {}
 
     @cached_property
@@ -142,19 +145,19 @@ class Beliefs:
 
         The other parameters have the values of the best complete trial.
         """
-        return self._curves(self._contexts[0] if self._contexts else ALONE)[:, 0]
+        return self._curves(self._contexts[0] if self._contexts else ALONE, self.rules.doubt)[:, 0]
 
     def near(self, place: float, context: Context = ALONE) -> float:
         """Return the probability that the curve at this position is within the tolerance of its maximum.
 
         The maximum is taken over all positions and all compared contexts.
         """
-        return float(self._nearly_best(context)[:, _point(place)].mean())
+        return float(self._nearly_best(context, self.rules.doubt)[:, _point(place)].mean())
 
     def left_of_best(self, place: float, context: Context = ALONE) -> float:
         """Return the probability that the best position for this context is to the right of this position."""
         points = self._eligible(context)
-        best = self.rules.axis.grid[points][self._curves(context)[:, 0][:, points].argmax(1)]
+        best = self.rules.axis.grid[points][self._curves(context, self.rules.doubt)[:, 0][:, points].argmax(1)]
         return float(np.mean(best > place))
 
     def excluded(self, place: float, fraction: float = 0.0, context: Context = ALONE) -> bool:
@@ -250,15 +253,16 @@ class Beliefs:
         return None if best is None or len(done) < 2 else done[best]
 
     def _gap(self, context: Context, *, running: bool = False, ignored: float | None = None) -> float | None:
-        """Return the middle of the widest interval without a score, or None if it is not wider than `Rules.widest`.
+        """Return the middle of the widest interval without a trial, or None if it is not wider than `Rules.widest`.
 
-        With `running`, trials that run count even if they have no score yet. Trials at `ignored` do not count.
+        A trial counts when it has ended and has a score. A running trial counts only with `running`, because its first
+        scores may say too little of a second maximum. Trials at `ignored` do not count.
         """
         scored = {record.trial for record in self.seen.records}
         known = [
             min(max(trial.place, context.low), context.high)
             for trial in self.seen.trials
-            if trial.place != ignored and (trial.trial in scored or (running and trial.state == "running"))
+            if trial.place != ignored and (running if trial.state == "running" else trial.trial in scored)
         ]
         edges = sorted({context.low, *known, context.high})
         left, right = max(pairwise(edges), key=lambda pair: pair[1] - pair[0], default=(0.0, 0.0))
@@ -302,7 +306,7 @@ class Beliefs:
         if best is not None and gap is not None and self.near_trial(best) >= min(self.rules.sure, _SETTLED):
             return gap
         points = self._eligible(context)
-        grid, near = self.rules.axis.grid[points], self._nearly_best(context)[:, points]
+        grid, near = self.rules.axis.grid[points], self._nearly_best(context, self.rules.searching_doubt)[:, points]
         likely = near.mean(0)
         # Count only curves on which no running trial and not the best complete trial is near the maximum.
         covered = [int(np.abs(grid - at).argmin()) for at in self._covered_places(context)]
@@ -355,7 +359,7 @@ class Beliefs:
     def _around(self, context: Context) -> tuple[Context, ...]:
         return (context, *(other for other in self._contexts if other != context))
 
-    def _curves(self, context: Context) -> Array:
+    def _curves(self, context: Context, doubt: float) -> Array:
         """Return posterior draws of the curve, shape (draws, contexts, points).
 
         The first context is `context`. The others are the contexts of the best trials.
@@ -364,18 +368,18 @@ class Beliefs:
             raise ValueError("A curve needs at least one record.")
         scored = {record.trial for record in self.seen.records if record.context == context}
         at = sorted({_point(trial.place) for trial in self.seen.trials if trial.trial in scored})
-        doubt = self.rules.doubt if self.unimodal else 1.0
+        doubt = doubt if self.unimodal else 1.0
         around = self._around(context)
         return draw_curves(self.posterior, around, self.rules.draws, tuple(at), doubt, self.rules.tolerance)
 
-    def _nearly_best(self, context: Context) -> NDArray[np.bool_]:
+    def _nearly_best(self, context: Context, doubt: float) -> NDArray[np.bool_]:
         """Return, draw by draw, the positions within the tolerance of the maximum."""
-        if context not in self._near:
-            values, grid = self._curves(context), self.rules.axis.grid
+        if (context, doubt) not in self._near:
+            values, grid = self._curves(context, doubt), self.rules.axis.grid
             around = enumerate(self._around(context))
             tops = np.max([values[:, number, _possible(grid, each)].max(1) for number, each in around], axis=0)
-            self._near[context] = values[:, 0] >= tops[:, None] - self.rules.tolerance
-        return self._near[context]
+            self._near[context, doubt] = values[:, 0] >= tops[:, None] - self.rules.tolerance
+        return self._near[context, doubt]
 
     def _eligible(self, context: Context) -> NDArray[np.bool_]:
         return _possible(self.rules.axis.grid, context)
