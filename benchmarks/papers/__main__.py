@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.harness import Benchmark, Results, Section, Settings, run
-from benchmarks.papers import dp_lssgd, dplis, weight_decay
+from benchmarks.papers import dp_lssgd, dplis, input_perturbation, weight_decay
 from benchmarks.papers.document import write
 from benchmarks.papers.paper import Paper
 
@@ -30,6 +30,7 @@ PAPERS: Mapping[str, Paper] = {
     "dp_lssgd": dp_lssgd.PAPER,
     "dplis": dplis.PAPER,
     "weight_decay": weight_decay.PAPER,
+    "input_perturbation": input_perturbation.PAPER,
 }
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from benchmarks.harness import Figure, Results, Settings, Table, at_least
 from benchmarks.papers.arms import Arm, Scores, interval, seconds, with_spread
 from benchmarks.papers.paper import Paper
+from benchmarks.papers.stacked import perform_together
 from benchmarks.papers.trainings import Known, Run, Trainer, kept_of
 
 EPSILONS = (0.30, 0.25, 0.20, 0.15, 0.10)
@@ -34,7 +36,7 @@ class Plan:
 
     epsilons: tuple[float, ...] = EPSILONS
     sigmas: tuple[float, ...] = tuple(TABLE_2)
-    rates: tuple[float, ...] = (2.0, 4.0, 8.0, 16.0)
+    rates: tuple[float, ...] = (2.0, 4.0, 6.0, 8.0, 12.0, 16.0)
     selection_seeds: tuple[int, ...] = (100,)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
 
@@ -71,7 +73,9 @@ def measure(settings: Settings) -> None:
     """Choose the rates, then score the test records seed by seed."""
     plan, trainer = plan_of(quick=settings.quick), Trainer.of("dp_lssgd", settings)
     arms = [plan.arm(*cell) for cell in plan.cells()]
-    known = trainer.complete(run for arm in arms for run in arm.selection())
+    for epsilon, seed in product(plan.epsilons, plan.selection_seeds):
+        choosing = [run for arm in arms for run in arm.selection() if (run.epsilon, run.seed) == (epsilon, seed)]
+        known = trainer.complete(choosing, perform_together)
     for seed in plan.seeds[: settings.own.seeds]:
         known = trainer.complete(run for arm in arms for run in arm.finals(known, (seed,)))
 

@@ -306,7 +306,8 @@ ABOUT = """\
 The rate of DP-SGD was chosen on validation records (batch 1 024, 10 epochs, C = 1, not tuned); DPLIS takes the same
 values and its R, as the paper says it does; only R is chosen, with K = 3. What differs: the paper has batch 256,
 noise 1.1, rate 0.1536 and K = 10, and trains 6 000 to 46 000 steps for the same ε, which takes hours a run here. It
-does not name its conversion: ε = 1.99 is 6057 of its MNIST steps by the classic one from Rényi divergences, and 8561 by the improved one. R counts in lengths of a step's noise, so that its scale does carry over to another batch,
+does not name its conversion: ε = 1.99 is 6057 of its MNIST steps by the classic one from Rényi divergences, and
+8561 by the improved one. R counts in lengths of a step's noise, so that its scale does carry over to another batch,
 but with fewer, larger steps. Table 3 has 50 000 records of EfficientNet features in the paper; ours are 8 000
 training records (and 2 000 each for validation and test) of MobileNetV2 features, so at the same ε each record
 weighs six times as much, and the published accuracies cannot be expected. Table 9 does not say at which ε it was

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import nan
 from pathlib import Path
@@ -20,7 +20,19 @@ from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import calibrate_noise
 from tuner.privacy.accountant.pld import epsilon as epsilon_of
 
-__all__ = ["DELTA", "PROBED", "Known", "Outcome", "Run", "Trainer", "kept_of", "perform", "steps_of"]
+__all__ = [
+    "DELTA",
+    "PROBED",
+    "Known",
+    "Outcome",
+    "Run",
+    "Trainer",
+    "kept_of",
+    "noise_of",
+    "perform",
+    "splits_of",
+    "steps_of",
+]
 
 DELTA = 1e-5
 PROBED = 500
@@ -111,6 +123,7 @@ class Outcome:
 
 
 Known: TypeAlias = Mapping[Run, Outcome]
+Together: TypeAlias = Callable[[Sequence[Run], str | None], Sequence[Outcome]]
 
 
 @dataclass
@@ -126,7 +139,6 @@ class Trainer:
     kept: Kept[Run, Outcome]
     data_dir: str | None
     until: float = float("inf")
-    missing: list[Run] = field(default_factory=list)
 
     @classmethod
     def of(cls, name: str, settings: Settings) -> Trainer:
@@ -135,19 +147,25 @@ class Trainer:
         until = min(settings.deadline, time.perf_counter() + 60 * minutes if minutes else float("inf"))
         return cls(kept_of(settings.out, name, quick=settings.quick), settings.data_dir, until)
 
-    def complete(self, wanted: Iterable[Run]) -> dict[Run, Outcome]:
-        """Perform the wanted runs that are missing, as long as there is time, and return all results."""
+    def complete(self, wanted: Iterable[Run], together: Together | None = None) -> dict[Run, Outcome]:
+        """Perform the wanted runs that are missing, as long as there is time, and return all results.
+
+        Args:
+            wanted: runs, in the order in which they start.
+            together: performs all of them at once.
+        """
         known = self.kept.read()
-        for run in dict.fromkeys(wanted):
-            if run in known:
-                continue
+        missing = [run for run in dict.fromkeys(wanted) if run not in known]
+        for runs in [missing] if together and missing else [[run] for run in missing]:
             if time.perf_counter() > self.until:
-                self.missing.append(run)
-                continue
+                break
             begun = time.perf_counter()
-            known[run] = replace(perform(run, self.data_dir), seconds=round(time.perf_counter() - begun, 1))
-            self.kept.append(run, known[run])
-            print(f"{run.shown}: {known[run].score:.2f}, {known[run].cpu:g} CPU s", flush=True)
+            outcomes = [perform(runs[0], self.data_dir)] if together is None else together(runs, self.data_dir)
+            wall = round((time.perf_counter() - begun) / len(runs), 1)
+            for run, outcome in zip(runs, outcomes, strict=True):
+                known[run] = replace(outcome, seconds=wall)
+                self.kept.append(run, known[run])
+                print(f"{run.shown}: {known[run].score:.2f}, {known[run].cpu:g} CPU s", flush=True)
         return known
 
 
@@ -162,11 +180,16 @@ def steps_of(run: Run) -> tuple[float, int]:
     return run.batch_size / size, max(1, round(run.epochs * size / run.batch_size))
 
 
+def noise_of(run: Run) -> float:
+    """Return the noise multiplier: the given one, or the least for ε."""
+    return run.noise_multiplier or _noise(*steps_of(run), run.epsilon)
+
+
 def perform(run: Run, data_dir: str | None) -> Outcome:
     """Train once, on one thread, and score once."""
     begun = time.process_time()
     rate, steps = steps_of(run)
-    noise = run.noise_multiplier or _noise(rate, steps, run.epsilon)
+    noise = noise_of(run)
     method, own = run.method
     spec = TrainingSpec(
         method=method,
@@ -184,7 +207,7 @@ def perform(run: Run, data_dir: str | None) -> Outcome:
         threads=1,
         metric="validation_loss" if run.task == "regression" else "validation_accuracy",
     )
-    splits = _splits(spec.dataset, tested=run.split == "test")
+    splits = splits_of(spec.dataset, tested=run.split == "test")
     charge = NoCharge()
     training = PrivateTraining(spec, charge, splits=splits)
     training.run_to(steps)
@@ -209,7 +232,7 @@ def _noise(rate: float, steps: int, epsilon: float) -> float:
 
 
 @lru_cache(maxsize=2)
-def _splits(request: DatasetRequest, *, tested: bool) -> Splits:
+def splits_of(request: DatasetRequest, *, tested: bool) -> Splits:
     """Read the records once a process; without the test records for a run that chooses."""
     splits = data.load_records(request)
     return splits if tested else replace(splits, x_test=splits.x_test[:0], y_test=splits.y_test[:0])
