@@ -14,7 +14,8 @@ from benchmarks.papers import dp_lssgd, dplis, weight_decay
 from benchmarks.papers.__main__ import BENCHMARK, PAPERS
 from benchmarks.papers.arms import Arm
 from benchmarks.papers.document import write
-from benchmarks.papers.trainings import Known, Outcome, Run, kept_of, perform
+from benchmarks.papers.stacked import perform_together
+from benchmarks.papers.trainings import Known, Outcome, Run, Trainer, kept_of, perform
 
 TINY = Run(
     dataset="digits",
@@ -63,6 +64,34 @@ def test_a_run_is_within_its_budget_and_scores_its_split(split: str) -> None:
     assert 1.95 < found.epsilon <= 2.0
     assert 15 < found.score <= 100
     assert found.sharpness > 0 if split == "test" else isnan(found.sharpness)
+
+
+def test_stacked_selection_gives_each_run_its_own_score() -> None:
+    """σ that is larger than any sense leaves the mean of the gradient alone, which teaches nothing; so does no rate."""
+    runs = [
+        replace(TINY, learning_rate=rate, laplacian_sigma=sigma, epochs=5, epsilon=20.0)
+        for rate, sigma in ((1.0, 1e9), (1.0, 0.0), (1e-9, 0.0))
+    ]
+    spoilt, learned, idle = perform_together(runs, None)
+    assert learned.score > 60 > max(spoilt.score, idle.score)
+    alone = perform(runs[1], None)
+    assert (learned.epsilon, learned.steps, learned.noise_multiplier) == (
+        alone.epsilon,
+        alone.steps,
+        alone.noise_multiplier,
+    )
+
+
+def test_a_run_that_is_kept_is_not_trained_again_and_none_starts_after_the_time(tmp_path: Path) -> None:
+    kept = kept_of(tmp_path, "some", quick=False)
+    kept.append(TINY, outcome(12.0))
+    late = Trainer(kept, None, until=float("-inf"))
+    other = replace(TINY, seed=1)
+    assert late.complete([TINY, other]) == {TINY: outcome(12.0)}
+    found = Trainer(kept, None).complete([TINY, other])
+    assert found[TINY] == outcome(12.0)
+    assert found[other].score != 12.0
+    assert set(kept.read()) == {TINY, other}
 
 
 @pytest.mark.parametrize(
