@@ -66,7 +66,14 @@ TABLE_11 = (
 """CIFAR-10, CNN with tanh, in the order of Table 2."""
 
 ARMS = ("none", "R10", "best")
-TITLES = {"none": "DP-SGD, rate chosen", "R10": "DPLIS, R = 10", "best": "DPLIS, R chosen"}
+TITLES = {
+    "none": "DP-SGD, rate chosen",
+    "R10": "DPLIS, R = 10",
+    "best": "DPLIS, R chosen",
+    "untuned": "DP-SGD at the paper's settings: batch 256, noise 1.1, rate 0.1536",
+}
+UNTUNED_STEPS = {1.99: 7006, 5.01: 36_424}
+"""Most steps of batch 256 and noise 1.1 within ε = 2 and 5 on 50 000 records, by a privacy loss distribution."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +105,8 @@ class Cell:
 
     def arm(self, name: str, known: Known) -> Arm | None:
         """Return an arm; None as long as the rate of DP-SGD is not chosen."""
+        if name == "untuned":
+            return self._untuned()
         rates = tuple(replace(self.plain, learning_rate=rate) for rate in self.rates)
         plain = Arm(candidates=rates, selection_seeds=self.selection_seeds)
         if name == "none":
@@ -110,6 +119,14 @@ class Cell:
             replace(chosen, smoothing_radius=radius, smoothing_samples=self.smoothing_samples) for radius in radii
         )
         return Arm(candidates=smoothed, selection_seeds=self.selection_seeds)
+
+    def _untuned(self) -> Arm | None:
+        """Return DP-SGD at the published settings on MNIST, Table 2; the noise follows from ε and the steps."""
+        if (self.table, self.plain.dataset) != (2, "mnist"):
+            return None
+        epochs = UNTUNED_STEPS[self.plain.epsilon] * 256 / 50_000
+        run = replace(self.plain, batch_size=256, epochs=epochs, learning_rate=0.1536)
+        return Arm(candidates=(run,), selection_seeds=())
 
 
 def _image(table: int, dataset: str, model: str, activation: str, epsilon: float, epochs: float = 10) -> Cell:
@@ -180,6 +197,9 @@ def measure(settings: Settings) -> None:
     for some in dict.fromkeys((seeds[:1], seeds)):
         for cell in cells:
             _train(cell, trainer, some)
+    if not settings.quick:
+        arms = [arm for cell in cells if (arm := cell.arm("untuned", {})) is not None]
+        trainer.complete(run for arm in arms for run in arm.finals({}, seeds))
 
 
 def _train(cell: Cell, trainer: Trainer, seeds: tuple[int, ...]) -> None:
@@ -202,7 +222,7 @@ def report(out: Path, results: Results, *, quick: bool) -> None:
     cells = QUICK if quick else EVERY
     found: dict[tuple[Cell, str], Scores] = {}
     for cell in cells:
-        for name in ARMS:
+        for name in TITLES:
             arm = cell.arm(name, known)
             scores = None if arm is None else arm.scores(known, SEEDS)
             if scores is not None and (name == "none" or (cell, "none") in found):
@@ -221,7 +241,7 @@ def report(out: Path, results: Results, *, quick: bool) -> None:
 def _accuracies(title: str, cells: list[Cell], found: Found, results: Results) -> None:
     rows = []
     for cell in cells:
-        for at, name in enumerate(ARMS):
+        for name in ("untuned", *ARMS):
             scores = found.get((cell, name))
             if scores is None:
                 continue
@@ -229,7 +249,7 @@ def _accuracies(title: str, cells: list[Cell], found: Found, results: Results) -
             results.figures[f"{cell.name}.{name}"] = Figure(
                 scores.values.figure.value, "%", note=f"{len(scores.by_seed)} seeds"
             )
-            published = None if cell.published is None else cell.published[at]
+            published = None if cell.published is None else cell.published[0 if name == "untuned" else ARMS.index(name)]
             difference = scores.minus(plain)
             run = scores.chosen
             label = TITLES[name] + (f" from {_listed(cell.radii)}: {run.smoothing_radius:g}" if name == "best" else "")
