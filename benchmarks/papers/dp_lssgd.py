@@ -36,7 +36,7 @@ class Plan:
 
     epsilons: tuple[float, ...] = EPSILONS
     sigmas: tuple[float, ...] = tuple(TABLE_2)
-    rates: tuple[float, ...] = (2.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+    rates: tuple[float, ...] = (1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0)
     selection_seeds: tuple[int, ...] = (100,)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
 

@@ -74,7 +74,7 @@ class Sweep:
     """Accuracy over λ: the rate is chosen without decay, and is then the same for every λ and mode."""
 
     plain: Run
-    rates: tuple[float, ...] = (0.25, 0.5, 1.0)
+    rates: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0)
     lambdas: tuple[float, ...] = (1e-4, 1e-2, 1e-1, 1.0)
     selection_seeds: tuple[int, ...] = (100,)
 
