@@ -23,6 +23,8 @@ $ python -m benchmarks.papers --data-dir DIR --write docs/papers.md
 ```
 
 which continues where it stopped. It takes `--only PAPER`, `--seeds N`, `--minutes N`, and `--report` to train nothing.
+PATE (DPLIS, Tables 12 and 13) and next-word prediction (Table 5) have their own commands, `python -m benchmarks.pate`
+and `python -m benchmarks.next_word`.
 
 - **Accounting.** Unless a table says otherwise: Poisson batches, add or remove one record, δ = 1e-5, ε of ONE run by a
   privacy loss distribution. The papers use the moments accountant or theorems of their own, which need more noise for
@@ -60,8 +62,16 @@ def _lines(papers: Mapping[str, Paper], out: Path) -> Iterator[str]:
         if paper.bars:
             yield from ("", f"**Missed:** {'; '.join(missed) or 'none of what was run'}.")
         if results.left_out:
-            reasons: dict[str, list[str]] = {}
-            for pattern, reason in results.left_out.items():
-                reasons.setdefault(reason, []).append(f"`{pattern}`")
-            parts = [f"{', '.join(names)} ({reason})" for reason, names in reasons.items()]
-            yield from ("", f"**Left out:** {'; '.join(parts)}.")
+            yield from ("", f"**Left out:** {'; '.join(_left_out(results.left_out))}.")
+
+
+def _left_out(reasons: Mapping[str, str]) -> Iterator[str]:
+    """Yield a phrase for each reason; several names that differ in their last part become one."""
+    for reason in dict.fromkeys(reasons.values()):
+        stems: dict[str, list[str]] = {}
+        for name, why in reasons.items():
+            if why == reason:
+                stem, _, last = name.rpartition(".")
+                stems.setdefault(name if last[:1].isdigit() else stem, []).append(name)
+        names = (f"`{stem}.*`" if len(same) > 1 else f"`{same[0]}`" for stem, same in stems.items())
+        yield f"{', '.join(names)} ({reason})"
