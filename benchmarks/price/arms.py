@@ -20,6 +20,7 @@ import numpy as np
 
 from benchmarks.price.workloads import DELTA, HELD_OUT, WORKLOADS, Workload
 from benchmarks.prior.records import training_records
+from search_spaces.prior import leaving_out
 from tuner.experiment.loading import parse_experiment
 from tuner.experiment.prior import recommended
 from tuner.export.package import export_sweep
@@ -106,16 +107,16 @@ def perform(data_dir: str | None, told: Mapping[tuple[str, float], Mapping[str, 
             return _grid(workload, run, folder, data_dir)
         parameters = told.get((run.workload, run.epsilon), {})
         dataset = _dataset(workload, folder, data_dir)
-        file = _write(folder, experiment_file(workload, run, parameters, dataset))
-        # `auto` must not know what was measured on the data set on which it is judged.
-        ready = prepare(str(file), (), data_dir=data_dir, without=workload.dataset)
-        check_startable(ready)
-        options = RunOptions(data_dir=data_dir, local=True, quiet=True, as_json=True)
-        if ready.plan.mode.searches_public:
-            ended = run_public(ready, options)
-            sweep = find_sweep(folder / "runs", ended.values["name"])
-        else:
-            sweep, ended = start_sweep(ready, options)
+        with leaving_out(workload.dataset):  # no arm knows what was measured on the data set on which it is judged
+            file = _write(folder, experiment_file(workload, run, parameters, dataset))
+            ready = prepare(str(file), (), data_dir=data_dir)
+            check_startable(ready)
+            options = RunOptions(data_dir=data_dir, local=True, quiet=True, as_json=True)
+            if ready.plan.mode.searches_public:
+                ended = run_public(ready, options)
+                sweep = find_sweep(folder / "runs", ended.values["name"])
+            else:
+                sweep, ended = start_sweep(ready, options)
         if ended.code:
             raise RuntimeError(f"{run} ended as {ended.state!r} with exit code {ended.code}")
         exported = export_sweep(sweep, folder / "export", data_dir=data_dir)
@@ -206,9 +207,9 @@ def _grid(workload: Workload, run: Run, folder: Path, data_dir: str | None) -> O
 
 
 def _recommended(workload: Workload, file: Mapping[str, Any]) -> dict[str, float]:
-    """Return the rate and the clip of the shipped prior, fitted without the measurements on this data set."""
+    """Return the rate and the clip of the shipped prior."""
     wanted = {name: "default" for name in ("learning_rate", "max_grad_norm") if name in workload.space}
-    found = recommended({**wanted, **workload.fixed}, parse_experiment(json.dumps(file)), without=workload.dataset)
+    found = recommended({**wanted, **workload.fixed}, parse_experiment(json.dumps(file)))
     return {name: found[name].value for name in wanted}
 
 

@@ -19,7 +19,7 @@ from scipy.interpolate import RegularGridInterpolator
 from benchmarks.price.tables import FRACTIONS, MULTIPLES, Case, Measured, grid, noise_at
 from search_spaces import SearchSpace
 from search_spaces.domains import LogUniform, Uniform
-from search_spaces.prior import Setting, recommend
+from search_spaces.prior import Setting, leaving_out, recommend
 from search_spaces.prior.features import noise_to_signal
 from tuner.experiment.sections import Component, SearchSection
 from tuner.plan.full_runs import recommended, search_levels
@@ -159,7 +159,8 @@ class Lookup:
 
 def _prior(about: Lookup, seed: int) -> float:
     del seed
-    known = recommend(about.setting(1.0), without=about.case.dataset)
+    with leaving_out(about.case.dataset):
+        known = recommend(about.setting(1.0))
     at = {name: known[name].value for name in ("learning_rate", "max_grad_norm")}
     return about.accuracy({**at, "laplacian_sigma": 0.0})
 
@@ -190,7 +191,8 @@ def _commit(about: Lookup, seed: int) -> float:
 
 def commit_setting(about: Lookup, multiple: float, final: float) -> SearchSetting:
     """Return what the product tells the surrogate of such a search (`tuner.sweep.sweep_study.search_setting`)."""
-    known = recommend(about.setting(final), without=about.case.dataset)
+    with leaving_out(about.case.dataset):
+        known = recommend(about.setting(final))
     return SearchSetting(
         last_step=_RUNGS,
         noise_of=lambda _parameters: about.ratio(multiple),

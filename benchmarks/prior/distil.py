@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 from typing import Any
 
@@ -19,6 +19,7 @@ THEORY: Mapping[str, float] = {"noise": -1.0, "dimension": 0.0, "classes": 0.0}
 """Exponents that the ridge pulls to: the noise of all steps on the weights, rate × noise × √steps, stays what it is."""
 
 _RIDGE = 0.3
+_WITHIN = 0.683  # part of a normal distribution within one standard deviation
 _CAP = 10.0  # points: a loss of accuracy counts r/(1 + r/cap), so that a few hopeless situations do not decide
 
 
@@ -29,7 +30,8 @@ class Rows:
     Attributes:
         features: shape (N, F), in the order of FEATURES.
         grid: logarithms of the products of rate and clip (Adam: rates), shape (N, P).
-        table: accuracies in percent, shape (N, P, clips).
+        table: accuracies of the averaged weights in percent, shape (N, P, clips).
+        last: the same of the last weights.
         families: family of each situation.
         datasets: data set of each situation.
     """
@@ -37,6 +39,7 @@ class Rows:
     features: Tensor
     grid: Tensor
     table: Tensor
+    last: Tensor
     families: tuple[str, ...]
     datasets: tuple[str, ...]
 
@@ -47,6 +50,7 @@ class Rows:
             self.features[at],
             self.grid[at],
             self.table[at],
+            self.last[at],
             tuple(name for name, keep in zip(self.families, kept, strict=True) if keep),
             tuple(name for name, keep in zip(self.datasets, kept, strict=True) if keep),
         )
@@ -58,9 +62,6 @@ Fit = dict[str, Any]
 def rows_of(measured: Mapping[Situation, Measured], optimizer: str) -> Rows:
     """Return the situations of an optimizer. Accuracies are smoothed along the grid, because they are noisy."""
     own = [(run, found) for run, found in measured.items() if run.optimizer == optimizer]
-    tables = torch.stack([torch.tensor(found.accuracies).view(len(found.grid), len(CLIPS)) for _, found in own])
-    smooth = tables.clone()
-    smooth[:, 1:-1] = tables[:, :-2] / 4 + tables[:, 1:-1] / 2 + tables[:, 2:] / 4
     known = [
         features(
             noise_multiplier=found.noise_multiplier,
@@ -74,10 +75,29 @@ def rows_of(measured: Mapping[Situation, Measured], optimizer: str) -> Rows:
     return Rows(
         torch.tensor([[each[name] for name in FEATURES] for each in known], dtype=torch.float64),
         torch.tensor([found.grid for _, found in own], dtype=torch.float64).log(),
-        smooth.double(),
+        _smooth([found.accuracies for _, found in own]),
+        _smooth([found.last for _, found in own]),
         tuple(run.family for run, _ in own),
         tuple(run.dataset for run, _ in own),
     )
+
+
+def _smooth(accuracies: Sequence[Sequence[float]]) -> Tensor:
+    tables = torch.tensor(accuracies, dtype=torch.float64).unflatten(1, (-1, len(CLIPS)))
+    smooth = tables.clone()
+    smooth[:, 1:-1] = tables[:, :-2] / 4 + tables[:, 1:-1] / 2 + tables[:, 2:] / 4
+    return smooth
+
+
+def of_last_weights(rows: Rows, product: Tensor, clip: Tensor) -> float:
+    """Return the logarithm of the factor by which the rate is lower if the last weights are taken, not their average.
+
+    It is the factor with the least loss for all situations together. `product` and `clip` are what the formulas say.
+    """
+    rows, weights = replace(rows, table=rows.last), _balanced(rows)
+    shifts = torch.linspace(-2.0, 1.0, 61, dtype=torch.float64)
+    losses = torch.stack([(weights * _around(rows, product + shift, clip)).sum() for shift in shifts])
+    return float(shifts[losses.argmin()])
 
 
 def regret(rows: Rows, product: Tensor, clip: Tensor) -> Tensor:
@@ -150,6 +170,7 @@ def fit_sgd(rows: Rows, *, rounds: int = 250) -> tuple[Fit, Fit]:
             "families": {"linear": [0.0, 0.0], **own},
             "unmeasured_family": 1.0,
             "clip": float(follow.clamp(0, 1)),
+            "last_weights": of_last_weights(rows, product, clip),
             "spread": spread,
         }
         of_clip: Fit = {
@@ -183,6 +204,7 @@ def fit_adam(rows: Rows, *, rounds: int = 250) -> Fit:
             "coefficients": dict(zip(FEATURES, slopes.tolist(), strict=True)),
             "families": {"linear": [0.0, 0.0]},
             "unmeasured_family": 1.0,
+            "last_weights": of_last_weights(rows, rate, clip),
             "spread": _spread(rows, rate),
         }
 
@@ -198,11 +220,16 @@ def _balanced(rows: Rows) -> Tensor:
 
 
 def _spread(rows: Rows, predicted: Tensor) -> float:
-    """Return the standard deviation of the best logarithm around the prediction; flat curves count little."""
+    """Return the distance from the prediction within which two of three best logarithms are; flat curves count little.
+
+    It is a quantile, because a data set whose best rates are far off would decide a standard deviation alone.
+    """
     curve = rows.table.amax(2)
     weight = (curve - curve.amax(1, keepdim=True)).exp()
     weight = weight / weight.sum(1, keepdim=True)
     centre = (weight * rows.grid).sum(1)
     width = (weight * (rows.grid - centre[:, None]) ** 2).sum(1)
     certainty = 1 / (width + 0.1)
-    return float(((certainty * (centre - predicted) ** 2).sum() / certainty.sum()).sqrt())
+    away, order = (centre - predicted).abs().sort()
+    below = (certainty[order] / certainty.sum()).cumsum(0)
+    return float(away[torch.searchsorted(below, _WITHIN)])

@@ -12,7 +12,7 @@ from torch.nn.functional import avg_pool2d
 from benchmarks.prior.records import training_records
 from benchmarks.prior.situations import CLIPS, PRODUCTS
 from benchmarks.prior.training import Problem, train
-from search_spaces.prior import Setting, recommend
+from search_spaces.prior import Setting, leaving_out, recommend
 from tuner.privacy.accountant.pld import calibrate_noise
 
 __all__ = ["EPSILONS", "Case", "Judged", "Oracle", "judge_case", "oracle_of"]
@@ -132,9 +132,10 @@ def judge_case(case: Case, oracle: Oracle, data_dir: str | None) -> Judged:
         classes=oracle.classes,
         family="linear",
     )
-    chosen = recommend(setting, without=case.dataset)
+    with leaving_out(case.dataset):
+        chosen = recommend(setting)
+        fixed = recommend(setting, given={"max_grad_norm": 1.0})["learning_rate"].value
     rate, clip = (chosen[name].value for name in ("learning_rate", "max_grad_norm"))
-    fixed = recommend(setting, without=case.dataset, given={"max_grad_norm": 1.0})["learning_rate"].value
     pairs = [(rate, clip), (fixed, 1.0), (1.0, 1.0)]
     found = _runs(problem, pairs, noise=oracle.noise_multiplier, batch=oracle.batch_size, steps=oracle.steps)
     means = found.mean(0).tolist()

@@ -52,7 +52,8 @@ class Measured:
         repeats: number of sequences of batches and noise; the accuracies are means over them.
         norm: mean length of an input; for a reader only, because it is not public of private records.
         grid: products of rate and clip (Adam: rates).
-        accuracies: flat table, products × clips.
+        accuracies: flat table of the averaged weights, products × clips.
+        last: the same of the last weights.
         seconds: duration.
     """
 
@@ -68,6 +69,7 @@ class Measured:
     norm: float
     grid: tuple[float, ...]
     accuracies: tuple[float, ...]
+    last: tuple[float, ...]
     seconds: float = 0.0
 
 
@@ -147,10 +149,12 @@ def measure(situation: Situation, data_dir: str | None) -> Measured:
                 steps=steps,
                 optimizer=situation.optimizer,
                 seed=1000 * situation.seed + repeat,
+                last=True,
             )
             for repeat in range(repeats)
         ]
     )
+    averaged, last = (tuple(round(float(value), 3) for value in row) for row in accuracies.mean(0))
     return Measured(
         train_size=n,
         features=problem.x.shape[1],
@@ -163,6 +167,7 @@ def measure(situation: Situation, data_dir: str | None) -> Measured:
         repeats=repeats,
         norm=float(problem.x[:2000].norm(dim=1).mean()),
         grid=grid,
-        accuracies=tuple(round(float(value), 3) for value in accuracies.mean(0)),
+        accuracies=averaged,
+        last=last,
         seconds=time.perf_counter() - begun,
     )

@@ -2,7 +2,8 @@
 
 Every configuration sees the same Poisson batches and the same unit noise, so that chance does not decide between them.
 The steps are those of the engine (`tests/benchmarks/test_prior.py` compares them): flat clipping of each record's
-gradient, noise of standard deviation noise_multiplier · C on the sum, division by the expected batch size.
+gradient, noise of standard deviation noise_multiplier · C on the sum, division by the expected batch size. The
+accuracies are those of the averaged weights, as an experiment file has them if it does not say otherwise.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from search_spaces.common import AVERAGED
 
 __all__ = ["Extras", "Network", "Problem", "smoothed", "train"]
 
@@ -86,11 +89,11 @@ class Network:
             out = torch.bmm(inside[-1], layer)
         return inside, out
 
-    def accuracy(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the accuracy of each copy in percent, shape (G,)."""
+    def accuracy(self, x: Tensor, y: Tensor, weights: Sequence[Tensor] | None = None) -> Tensor:
+        """Return the accuracy of each copy in percent, shape (G,); with `weights`, of these weights."""
         right = torch.zeros(self._copies)
         for part in torch.arange(len(x)).split(2000):
-            right += (self.forward(x[part])[1].argmax(2) == y[part]).float().sum(1)
+            right += (self.forward(x[part], weights)[1].argmax(2) == y[part]).float().sum(1)
         return 100 * right / len(y)
 
     def clipped_sums(
@@ -140,10 +143,12 @@ def train(
     extras: Extras | None = None,
     seed: int = 0,
     rungs: Sequence[int] = (),
+    last: bool = False,
 ) -> Tensor:
     """Train every configuration; return the accuracies on the validation records in percent, shape (G,).
 
-    With `rungs`, which are increasing numbers of steps, the shape is (rungs, G).
+    With `rungs`, which are increasing numbers of steps, the shape is (rungs, G). With `last`, it is (2, G): of the
+    averaged weights, and of the last weights.
 
     Args:
         problem: records and model.
@@ -156,6 +161,7 @@ def train(
         extras: settings of the methods.
         seed: seed of first values, batches and noise.
         rungs: increasing numbers of steps after which the accuracies are taken, instead of at the end.
+        last: whether the last weights are scored too.
     """
     extras = extras or Extras()
     generator, courses = torch.Generator().manual_seed(seed), []
@@ -163,6 +169,8 @@ def train(
     x_all, n = _with_one(problem.x), len(problem.y)
     means = [torch.zeros_like(weights) for weights in network.weights]
     squares = [torch.zeros_like(weights) for weights in network.weights]
+    averages = [weights.clone() for weights in network.weights]
+    held = _with_one(problem.x_held)
     for step in range(1, steps + 1):
         batch = (torch.rand(n, generator=generator) < batch_size / n).nonzero().squeeze(1)
         x, y = x_all[batch], problem.y[batch]
@@ -181,9 +189,15 @@ def train(
                 scale = (squares[place] / (1 - 0.999**step)).sqrt_().add_(1e-8)
                 gradient = means[place] / (1 - 0.9**step) / scale
             weights.sub_(rates[:, None, None] * gradient)
+        decay = min(AVERAGED, step / (9 + step))  # of `WeightAverage` in the engine, which counts from 0
+        for average, weights in zip(averages, network.weights, strict=True):
+            average.lerp_(weights, 1 - decay)
         if step in rungs:
-            courses.append(network.accuracy(_with_one(problem.x_held), problem.y_held))
-    return torch.stack(courses) if rungs else network.accuracy(_with_one(problem.x_held), problem.y_held)
+            courses.append(network.accuracy(held, problem.y_held, averages))
+    if rungs:
+        return torch.stack(courses)
+    averaged = network.accuracy(held, problem.y_held, averages)
+    return torch.stack([averaged, network.accuracy(held, problem.y_held)]) if last else averaged
 
 
 def _residuals(

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from math import exp, isfinite, log, sqrt
 from typing import Any, Final
 
+from search_spaces.common import AVERAGED
 from search_spaces.domains import as_yaml
 from search_spaces.errors import DomainError
 from search_spaces.optimizers import NOISE_FLOOR
 from search_spaces.prior.features import features, noise_to_signal
 
-__all__ = ["FAMILIES", "Recommended", "Setting", "provenance", "recommend"]
+__all__ = ["FAMILIES", "Recommended", "Setting", "leaving_out", "left_out", "provenance", "recommend"]
 
 FAMILIES: Final = ("linear", "convolutional", "recurrent", "attention", "other")
 """Families of models."""
@@ -27,6 +30,9 @@ _BOUNDS: Final = {
     "smoothing_samples": (1.0, 20.0),
 }
 _OPTIMIZERS: Final = ("sgd", "adam", "adam_corrected")
+_AVERAGES: Final = 0.9  # least ema_decay that counts as an average of the weights
+
+_LEFT_OUT: ContextVar[str | None] = ContextVar("left_out", default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,20 +88,37 @@ class Recommended:
     spread: float
 
 
-def recommend(
-    setting: Setting, *, given: Mapping[str, float] | None = None, without: str | None = None
-) -> dict[str, Recommended]:
+@contextmanager
+def leaving_out(dataset: str) -> Iterator[None]:
+    """Leave the measurements on a data set out, inside the block, to judge a search on that data set.
+
+    All that the product knows of measured searches follows: recommendations, default domains and expected prices.
+    """
+    token = _LEFT_OUT.set(dataset)
+    try:
+        yield
+    finally:
+        _LEFT_OUT.reset(token)
+
+
+def left_out() -> str | None:
+    """Return the name of the data set whose measurements are left out, or None."""
+    return _LEFT_OUT.get()
+
+
+def recommend(setting: Setting, *, given: Mapping[str, float] | None = None) -> dict[str, Recommended]:
     """Return the prior of each parameter by name.
 
     Args:
         setting: public facts about the training.
         given: values that are fixed already. A fixed `max_grad_norm` moves the learning rate, because with SGD their
-            product sets the length of a step. A fixed `momentum` lengthens steps, so it lowers the rate.
-        without: name of a data set whose measurements are left out, to judge the prior on that data set.
+            product sets the length of a step. A fixed `momentum` lengthens steps, so it lowers the rate. So does an
+            `ema_decay` below 0.9: without an average of the weights, all the noise of the last steps remains.
     """
     given = given or {}
     measured = _measured()
-    fits = measured["fits"] if without is None else measured["without"].get(without, measured["fits"])
+    fits = measured["without"].get(left_out(), measured["fits"])
+    last = given.get("ema_decay", AVERAGED) < _AVERAGES
     dimension = measured["median_dimension"] if setting.dimension is None else setting.dimension
     known = features(
         noise_multiplier=setting.noise_multiplier,
@@ -110,12 +133,12 @@ def recommend(
     found["max_grad_norm"] = _within("max_grad_norm", clip)
     used = float(given.get("max_grad_norm", found["max_grad_norm"].value))
     if setting.optimizer != "sgd":
-        rate = _formula(fits["adam_rate"], known, setting.family, unknown)
+        rate = _formula(fits["adam_rate"], known, setting.family, unknown, last=last)
         if setting.optimizer == "adam_corrected":
             floor = float(given.get("adam_noise_floor", NOISE_FLOOR))
             rate = replace(rate, value=rate.value * _corrected(setting, dimension, floor))
     else:
-        product = _formula(fits["rate_times_clip"], known, setting.family, unknown)
+        product = _formula(fits["rate_times_clip"], known, setting.family, unknown, last=last)
         # A larger clip changes nothing where all gradients are clipped, but then leaves more of them as they are.
         extra = fits["rate_times_clip"]["clip"] * log(used / found["max_grad_norm"].value)
         lower = 1 - float(given.get("momentum", 0.0))
@@ -149,10 +172,16 @@ def _measured() -> dict[str, Any]:
     return dict(json.loads(text))
 
 
-def _formula(fit: Mapping[str, Any], known: Mapping[str, float], family: str, unknown: float) -> Recommended:
-    """Return exp(intercept + family's offset + Σ coefficient · feature), with the residual spread."""
+def _formula(
+    fit: Mapping[str, Any], known: Mapping[str, float], family: str, unknown: float, *, last: bool = False
+) -> Recommended:
+    """Return exp(intercept + family's offset + Σ coefficient · feature), with the residual spread.
+
+    `last` adds what was measured for the last weights instead of averaged ones.
+    """
     offset, extra = fit.get("families", {}).get(family, (0.0, fit.get("unmeasured_family", 0.0)))
     total = fit["intercept"] + offset + sum(value * known[name] for name, value in fit["coefficients"].items())
+    total += fit["last_weights"] if last else 0.0
     return Recommended(value=exp(min(max(total, -50.0), 50.0)), spread=sqrt(fit["spread"] ** 2 + extra**2 + unknown**2))
 
 

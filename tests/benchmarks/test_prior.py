@@ -79,7 +79,7 @@ def test_a_fit_finds_the_top_of_made_up_curves() -> None:
     grid = torch.tensor(PRODUCTS, dtype=torch.float64).log().expand(40, -1)
     clips = torch.tensor(CLIPS, dtype=torch.float64).log()
     table = 90 - 5 * (grid - top[:, None])[:, :, None] ** 2 - (clips - math.log(0.4)) ** 2
-    rows = Rows(features, grid, table, ("linear",) * 40, ("a", "b") * 20)
+    rows = Rows(features, grid, table, table, ("linear",) * 40, ("a", "b") * 20)
     product, _ = fit_sgd(rows, rounds=80)
     slopes = torch.tensor([product["coefficients"][name] for name in FEATURES], dtype=torch.float64)
     found = product["intercept"] + features @ slopes

@@ -66,7 +66,7 @@ def test_every_option_that_is_on_is_in_the_hash() -> None:
 @pytest.mark.parametrize(
     "option",
     [
-        "search.space={lr: {log_uniform: [0.1, 1]}, clipping: flat, augmentation: none, M: 1, ema_decay: 0.0}",
+        "search.space={lr: {log_uniform: [0.1, 1]}, clipping: flat, augmentation: none, M: 1, ema_decay: 0.9999}",
         "trainable.precision=float32",
         "privacy.runs={law: geometric}",
         "dataset.validation.noise=auto",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from search_spaces import DomainError
 from search_spaces.errors import EXPLANATIONS
-from search_spaces.prior import FAMILIES, Setting, provenance, recommend
+from search_spaces.prior import FAMILIES, Setting, leaving_out, provenance, recommend
 
 NAMES = {
     "learning_rate",
@@ -85,9 +85,19 @@ def test_what_is_not_known_makes_the_spread_wider() -> None:
     assert recommend(replace(MNIST, family="attention"))["learning_rate"].spread > known
 
 
+def test_last_weights_need_a_lower_rate_than_averaged_ones() -> None:
+    averaged, last = (recommend(MNIST, given={"ema_decay": decay}) for decay in (0.9999, 0.0))
+    assert recommend(MNIST) == averaged
+    assert last["learning_rate"].value < averaged["learning_rate"].value
+    assert last["max_grad_norm"] == averaged["max_grad_norm"]
+
+
 def test_a_data_set_can_be_left_out() -> None:
-    assert recommend(MNIST, without="mnist") != recommend(MNIST)
-    assert recommend(MNIST, without="unknown") == recommend(MNIST)
+    whole = recommend(MNIST)
+    with leaving_out("mnist"):
+        assert recommend(MNIST) != whole
+    with leaving_out("unknown"):
+        assert recommend(MNIST) == whole
 
 
 def test_the_provenance_is_complete() -> None:

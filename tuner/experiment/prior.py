@@ -13,6 +13,7 @@ from statistics import median_low
 from typing import Final
 
 from search_spaces import PARAMETERS, DomainError, Fixed, parse_domain
+from search_spaces.common import AVERAGED
 from search_spaces.domains import is_number
 from search_spaces.optimizers import NOISE_FLOOR, OPTIMIZER, SGD
 from search_spaces.prior import Recommended, Setting, recommend
@@ -123,18 +124,17 @@ def _found(raw: Mapping[str, object], experiment: Experiment, optimizer: str) ->
 
 
 def recommended(
-    raw: Mapping[str, object], experiment: Experiment, *, without: str | None = None, optimizer: str | None = None
+    raw: Mapping[str, object], experiment: Experiment, *, optimizer: str | None = None
 ) -> dict[str, Recommended]:
     """Return the prior of an experiment with this space by name, or nothing if its size is not known.
 
-    `without` names a data set of the prior whose measurements are left out, to judge the prior on it. `optimizer` is
-    that of the trials; None takes the first one of the space.
+    `optimizer` is that of the trials; None takes the first one of the space.
     """
     if experiment.mode_or_default.on_release:
         return {}  # the prior was measured for private steps
     optimizer = optimizer or optimizers_of(raw, experiment)[0]
     usually = {"momentum": experiment.trainable.momentum if optimizer == SGD else 0.0}
-    usually |= {"adam_noise_floor": NOISE_FLOOR}
+    usually |= {"adam_noise_floor": NOISE_FLOOR, "ema_decay": AVERAGED}
     try:
         request = experiment.dataset_request()
         size = public_train_size(request)
@@ -162,7 +162,7 @@ def recommended(
         given = {name: _middle(raw, name, usual) for name, usual in usually.items()}
         if "default" not in (raw.get("max_grad_norm"), raw.get("C")):
             given["max_grad_norm"] = _middle(raw, "max_grad_norm", 1.0)
-        return recommend(setting, given=given, without=without)
+        return recommend(setting, given=given)
     except (DatasetError, DomainError):
         return {}
 

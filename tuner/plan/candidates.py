@@ -52,10 +52,8 @@ class CandidateRefused(Exception):  # noqa: N818 - a row of a table, not an erro
     """The file says something that this candidate cannot do. The text says what."""
 
 
-def as_candidate(experiment: Experiment, candidate: str, *, without: str | None = None) -> Experiment:
+def as_candidate(experiment: Experiment, candidate: str) -> Experiment:
     """Return the experiment that searches as `candidate` does. `search.trials` and the space are upper bounds.
-
-    `without` names a data set whose measurements are left out of the shipped prior, to judge the choice on it.
 
     Raises:
         CandidateRefused: the file says something that the candidate cannot do.
@@ -67,7 +65,7 @@ def as_candidate(experiment: Experiment, candidate: str, *, without: str | None 
     if is_number(values["privacy"]["noise_multiplier"]):
         values["privacy"]["noise_multiplier"] = "auto"
     values["search"] |= {"commit": None, "full_runs": None, "public": None}
-    CANDIDATES[candidate](experiment, values, without)
+    CANDIDATES[candidate](experiment, values)
     return parse_experiment(dump(values), source=candidate)
 
 
@@ -135,11 +133,11 @@ def _raw(experiment: Experiment, *, one_run: bool = False) -> dict[str, Any]:
     return {names.get(key, key): value for key, value in (raw | moved).items()}
 
 
-def _prior(experiment: Experiment, values: dict[str, Any], without: str | None) -> None:
-    _one_run(values, dict(_single_values(experiment, without)))
+def _prior(experiment: Experiment, values: dict[str, Any]) -> None:
+    _one_run(values, dict(_single_values(experiment)))
 
 
-def _gen(experiment: Experiment, values: dict[str, Any], without: str | None) -> None:
+def _gen(experiment: Experiment, values: dict[str, Any]) -> None:
     raw = _raw(experiment)
     rate = raw.get("learning_rate", "default")
     schedule = dict(written_space(experiment).parameters).get("schedule")
@@ -151,17 +149,17 @@ def _gen(experiment: Experiment, values: dict[str, Any], without: str | None) ->
             raise CandidateRefused("the file names another schedule")
     if raw.get("clipping", "automatic") != "automatic":
         raise CandidateRefused("the file names another clipping")
-    chosen = {name: value for name, value in _single_values(experiment, without) if name not in _SET_BY_PRIOR}
+    chosen = {name: value for name, value in _single_values(experiment) if name not in _SET_BY_PRIOR}
     kept = {"learning_rate": rate} if is_number(rate) else {}
     _one_run(values, {**chosen, **kept, "schedule": GEN, "clipping": "automatic"})
 
 
-def _commit(experiment: Experiment, values: dict[str, Any], _without: str | None) -> None:
+def _commit(experiment: Experiment, values: dict[str, Any]) -> None:
     _search(experiment)
     values["search"] |= {"commit": _COMMIT_SHARE, "sampler": "surrogate", "pruner": "none", "when_sure": "go_on"}
 
 
-def _full_runs(experiment: Experiment, values: dict[str, Any], _without: str | None) -> None:
+def _full_runs(experiment: Experiment, values: dict[str, Any]) -> None:
     _search(experiment)
     given = experiment.search.model_fields_set
     values["search"]["full_runs"] = "auto"
@@ -169,17 +167,17 @@ def _full_runs(experiment: Experiment, values: dict[str, Any], _without: str | N
         values["search"] |= {key: value for key, value in _HALVING.items() if key == "pruner" or key not in given}
 
 
-def _composition(experiment: Experiment, values: dict[str, Any], _without: str | None) -> None:
+def _composition(experiment: Experiment, values: dict[str, Any]) -> None:
     _search(experiment)
 
 
-def _selection(experiment: Experiment, values: dict[str, Any], _without: str | None) -> None:
+def _selection(experiment: Experiment, values: dict[str, Any]) -> None:
     _search(experiment)
     values["privacy"]["accounting"] = "selection"
     values["search"] |= {"sampler": "random", "pruner": "none", "when_sure": "go_on"}
 
 
-def _proxy(experiment: Experiment, values: dict[str, Any], _without: str | None) -> None:
+def _proxy(experiment: Experiment, values: dict[str, Any]) -> None:
     declared = experiment.search.public
     if declared is None:
         raise CandidateRefused("no `search.public`")
@@ -188,7 +186,7 @@ def _proxy(experiment: Experiment, values: dict[str, Any], _without: str | None)
     values["search"]["public"] = declared.model_dump(mode="json") | {"trials": None}
 
 
-CANDIDATES: Mapping[str, Callable[[Experiment, dict[str, Any], str | None], None]] = {
+CANDIDATES: Mapping[str, Callable[[Experiment, dict[str, Any]], None]] = {
     NO_SEARCH: _prior,
     "gen": _gen,
     "commit": _commit,
@@ -222,7 +220,7 @@ def _one_run(values: dict[str, Any], chosen: dict[str, Any]) -> None:
     values["search"] |= one | {"space": chosen}
 
 
-def _single_values(experiment: Experiment, without: str | None) -> Iterator[tuple[str, object]]:
+def _single_values(experiment: Experiment) -> Iterator[tuple[str, object]]:
     """Yield one value for each parameter that the file names, within the domain that it gives.
 
     The rate and the clip are those of the shipped prior. Every other searched parameter has its default, or the nearest
@@ -234,7 +232,7 @@ def _single_values(experiment: Experiment, without: str | None) -> Iterator[tupl
     wanted |= {name: getattr(trainable, name) for name in _OF_TRAINABLE}
     wanted |= dict.fromkeys(_OFF, 0.0)
     chosen = {name: _single(domain, wanted.get(name)) for name, domain in domains.items() if name not in _SET_BY_PRIOR}
-    chosen |= _rate_and_clip(experiment, raw, domains, chosen, without)
+    chosen |= _rate_and_clip(experiment, raw, domains, chosen)
     for name in domains:
         owner = owner_of(name)
         if owner is None or can_be(name, [chosen.get(owner, wanted[owner])]):
@@ -246,7 +244,6 @@ def _rate_and_clip(
     raw: Mapping[str, Any],
     domains: Mapping[str, Domain],
     chosen: Mapping[str, Any],
-    without: str | None,
 ) -> dict[str, Any]:
     """Return the values of the rate and the clip. Those that are searched are recommended by the shipped prior.
 
@@ -263,7 +260,7 @@ def _rate_and_clip(
     told |= {name: domain.value if isinstance(domain := domains[name], Fixed) else "default" for name in mine}
     for name in mine:
         if told[name] == "default":
-            known = recommended(told, one, without=without).get(name)
+            known = recommended(told, one).get(name)
             value = None if known is None else float(f"{known.value:.3g}")
             told[name] = value if raw[name] == "default" and value is not None else _single(domains[name], value)
     return {name: told[name] for name in mine}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from search_spaces.domains import Fixed
 from search_spaces.optimizers import SGD
+from search_spaces.prior import left_out
 from trainables.data import info, public_train_size
 from trainables.errors import DatasetError
 from trainables.model_sizes import dimension_of, family_of
@@ -109,7 +110,7 @@ class _Planned:
 
 
 def choose(
-    experiment: Experiment, request: DatasetRequest, *, prices: Prices | None = None, without: str | None = None
+    experiment: Experiment, request: DatasetRequest, *, prices: Prices | None = None
 ) -> tuple[Experiment, Plan, Comparison]:
     """Replace `accounting: auto` by what is expected to cost the least accuracy. Return its experiment and its plan.
 
@@ -117,17 +118,16 @@ def choose(
         experiment: the experiment of the file, whose space is as written.
         request: the private records, of which only public facts are asked for.
         prices: measured prices; by default those that are shipped with the program.
-        without: name of a data set whose measurements are left out, to judge the choice on that data set.
 
     Raises:
         BudgetRefusedError: not even one run fits the budget.
         ExperimentError: the file is refused whatever is chosen.
     """
-    planned = {name: _plan(experiment, request, name, without) for name in CANDIDATES}
+    planned = {name: _plan(experiment, request, name) for name in CANDIDATES}
     single = planned[NO_SEARCH]
     if single.error is not None:
         raise single.error
-    compared = _compared(experiment, request, planned, prices or shipped_prices(), without)
+    compared = _compared(experiment, request, planned, prices or shipped_prices())
     best = planned[compared.best]
     if best.experiment is None or best.plan is None:
         raise TunerError("internal-error", f"{compared.best} has no plan, but it was chosen. Please report this.")
@@ -139,16 +139,15 @@ def compare(experiment: Experiment, request: DatasetRequest, plan: Plan) -> Comp
     """Compare the file's own search, which has the given plan, with what `accounting: auto` could take instead."""
     own = kind_of_search(experiment)
     planned = {
-        name: _Planned(plan, experiment) if name == own else _plan(experiment, request, name, None)
-        for name in CANDIDATES
+        name: _Planned(plan, experiment) if name == own else _plan(experiment, request, name) for name in CANDIDATES
     }
-    compared = _compared(experiment, request, planned, shipped_prices(), None)
+    compared = _compared(experiment, request, planned, shipped_prices())
     return replace(compared, rows=tuple(replace(row, taken=row.candidate == own) for row in compared.rows))
 
 
-def _plan(experiment: Experiment, request: DatasetRequest, candidate: str, without: str | None) -> _Planned:
+def _plan(experiment: Experiment, request: DatasetRequest, candidate: str) -> _Planned:
     try:
-        made = as_candidate(experiment, candidate, without=without)
+        made = as_candidate(experiment, candidate)
         return _Planned(make_plan(made, request), made)
     except CandidateRefused as refused:
         return _Planned(refused=str(refused))
@@ -165,9 +164,8 @@ def _compared(
     request: DatasetRequest,
     planned: Mapping[str, _Planned],
     prices: Prices,
-    without: str | None,
 ) -> Comparison:
-    rows = [row for row in prices.searches if row.dataset != without]
+    rows = [row for row in prices.searches if row.dataset != left_out()]
     single = planned[NO_SEARCH].plan
     at = None if single is None else _situation(experiment, request, single)
     found = []

@@ -102,12 +102,10 @@ def prepare(
     *,
     data_dir: str | None,
     need_data: bool = True,
-    without: str | None = None,
 ) -> ReadySearch:
     """Find, read, check and plan an experiment. `file` is a path or the name of a shipped file.
 
-    With `need_data=False` the data may be missing, because a plan needs only public facts about them. `without` names a
-    data set whose measurements `accounting: auto` leaves out, to judge its choice on that data set.
+    With `need_data=False` the data may be missing, because a plan needs only public facts about them.
 
     Raises:
         InputError: the file has problems. The error lists all of them.
@@ -123,7 +121,7 @@ def prepare(
     about = info(request)
     plan, compared = None, None
     if experiment.is_auto:
-        experiment, plan, compared = choose(experiment, request, without=without)
+        experiment, plan, compared = choose(experiment, request)
     for augmentation in dict(experiment.space.parameters)["augmentation"].grid(1):
         check_augmentation(str(augmentation), about.input_shape)
     check_metric(experiment.search.metric.name, task=about.task, classes=about.classes)
