@@ -203,9 +203,9 @@ def measure(settings: Settings) -> None:
 
 
 def _train(cell: Cell, trainer: Trainer, seeds: tuple[int, ...]) -> None:
-    """Choose the rate of DP-SGD and score it, then choose R and score DPLIS."""
+    """Choose the rate of DP-SGD and score it and R = 10, then choose R and score it."""
     known: Known = {}
-    for names, chosen in ((("none",), "none"), (ARMS, "best")):
+    for names, chosen in ((("none", "R10"), "none"), (ARMS, "best")):
         arm = cell.arm(chosen, known)
         if arm is not None:
             known = trainer.complete(arm.selection())
