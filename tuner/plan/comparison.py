@@ -289,8 +289,9 @@ def _why(rows: Sequence[CandidateRow], best: str | None) -> str:
             return f"{row.title}: expected to be {gain} above one run without a search"
     if not gains:
         others = [row for row in rows if row.candidate != NO_SEARCH]
-        reasons = [row.unmeasured for row in others if row.unmeasured] or [row.refused for row in others]
-        because = f"nothing else has an expected price ({'; '.join(dict.fromkeys(reasons))})"
+        reasons = [row.unmeasured for row in others] + [row.refused for row in others]
+        reasons = [row.unmeasured for row in rows if row.candidate == NO_SEARCH] + reasons
+        because = f"no gain can be expected ({'; '.join(dict.fromkeys(filter(None, reasons)))})"
     else:
         title, gain_of_it = max(gains.items(), key=lambda each: each[1].value)
         found = f"{title}, {gain_of_it.value:+.2f} ± {gain_of_it.error:.2f} points"
