@@ -66,12 +66,14 @@ def _lines(papers: Mapping[str, Paper], out: Path) -> Iterator[str]:
 
 
 def _left_out(reasons: Mapping[str, str]) -> Iterator[str]:
-    """Yield a phrase for each reason; several names that differ in their last part become one."""
+    """Yield a phrase for each reason; names that differ in their last part alone become one."""
     for reason in dict.fromkeys(reasons.values()):
         stems: dict[str, list[str]] = {}
         for name, why in reasons.items():
             if why == reason:
                 stem, _, last = name.rpartition(".")
-                stems.setdefault(name if last[:1].isdigit() else stem, []).append(name)
-        names = (f"`{stem}.*`" if len(same) > 1 else f"`{same[0]}`" for stem, same in stems.items())
+                stems.setdefault(stem, []).append(last)
+        names = (
+            f"`{stem}.{same[0]}`" if len(same) == 1 else f"`{stem}.({'|'.join(same)})`" for stem, same in stems.items()
+        )
         yield f"{', '.join(names)} ({reason})"
