@@ -28,13 +28,15 @@ class Estimate:
         return Figure.mean_of(self.values, "%")
 
     @property
+    def reach(self) -> float:
+        """Half of the 95 % interval of the mean (Student's t over the seeds); NaN for one seed."""
+        return float(student.ppf(0.975, len(self.values) - 1)) * self.figure.error if len(self.values) > 1 else math.nan
+
+    @property
     def sign(self) -> int:
-        """1 or -1 when the 95 % interval (Student's t) is on one side of 0, else 0."""
-        mean = self.figure
-        if not math.isfinite(mean.error):
-            return 0
-        reach = float(student.ppf(0.975, len(self.values) - 1)) * mean.error
-        return 1 if mean.value > reach else -1 if mean.value < -reach else 0
+        """1 or -1 when the 95 % interval is on one side of 0, else 0."""
+        mean, reach = self.figure.value, self.reach
+        return 1 if mean > reach else -1 if mean < -reach else 0
 
     def minus(self, other: Estimate) -> Estimate:
         """Return the difference, seed by seed."""

@@ -1,0 +1,1 @@
+"""The published tables of the five papers, next to what this implementation measures."""
