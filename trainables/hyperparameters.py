@@ -39,6 +39,7 @@ class Hyperparameters:
 
     Attributes:
         on_release: whether the method trains on a release of the records, instead of by private steps on the records.
+        at_once: whether the method takes one step on all records, which perturbs a minimum (`trainables.convex`).
         batch_size: EXPECTED batch size under Poisson sampling. ε depends on it.
         steps: number of private steps of the trial. ε depends on it.
         noise_multiplier: standard deviation of the noise divided by the clipping norm; 0 is not private. ε depends on
@@ -64,6 +65,7 @@ class Hyperparameters:
     """
 
     on_release: ClassVar[bool] = False
+    at_once: ClassVar[bool] = False
     batch_size: int
     steps: int
     noise_multiplier: float

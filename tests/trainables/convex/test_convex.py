@@ -10,9 +10,11 @@ import torch
 from scipy import stats
 from training_fakes import keyed
 
+from trainables.convex import logistic
 from trainables.convex.descent import private_descent
 from trainables.convex.logistic import Problem, minimum, problem_of
-from trainables.convex.output import output_perturbation, require_convex, sensitivity
+from trainables.convex.noise import sensitivity
+from trainables.convex.output import output_perturbation, require_convex
 from trainables.errors import GateError, HyperparameterError
 
 CLIP, TOLERANCE = 1.5, 1e-9
@@ -48,8 +50,15 @@ def test_the_gradient_is_that_of_the_loss_and_the_minimum_is_certified() -> None
     hessian = torch.autograd.functional.hessian(found.loss, theta.detach())
     assert torch.allclose(found.hessian(theta.detach()), hessian, rtol=1e-10)
     assert float(found.gradient(minimum(found, tolerance=TOLERANCE)).norm()) <= TOLERANCE
-    with pytest.raises(ArithmeticError):
+    with pytest.raises(HyperparameterError, match="convex-tolerance"):
         minimum(found, tolerance=0.0)
+
+
+def test_a_solver_that_newton_leaves_goes_on_by_gradient_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No record may decide whether a trial fails."""
+    monkeypatch.setattr(logistic, "_ROUNDS", 0)
+    found = problem([(1.0, 0.2, 0), (-0.4, 1.0, 1)], decay=0.2)
+    assert float(found.gradient(minimum(found, tolerance=TOLERANCE)).norm()) <= TOLERANCE
 
 
 def test_the_noise_is_in_proportion_to_the_sensitivity_and_descent_without_noise_finds_the_minimum() -> None:
