@@ -6,6 +6,7 @@ from benchmarks.planted import (
     accountant,
     audit,
     ledger,
+    minima,
     release,
     search,
     selection,
@@ -29,5 +30,6 @@ FAULTS: tuple[Fault, ...] = (
     *verification.FAULTS,
     *search.FAULTS,
     *release.FAULTS,
+    *minima.FAULTS,
 )
 """In the order in which a reader meets the code: from the private step to what leaves a search."""
