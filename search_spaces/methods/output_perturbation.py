@@ -9,7 +9,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         name="feature_clip",
         default=LogUniform(0.5, 5.0),
-        legal=Limits(low=1e-6, high=1e6),
+        legal=Limits(low=1e-3, high=1e3),
         source="ours: rows of our tables are about 1 to 4 long; the noise grows with the clip, as with max_grad_norm",
     ),
 )

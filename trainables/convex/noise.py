@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 __all__ = ["TOLERANCE", "ObjectiveNoise", "gaussian_privacy", "gradient_norm", "objective_noise", "sensitivity"]
 
 TOLERANCE = 1e-9
-"""Norm of the gradient at which the solver of a search stops. The noise covers it."""
+"""Norm of the gradient at which the solver of a search stops, in units of G (`gradient_norm`). The noise covers it."""
 _OUTPUT_SHARE = 0.01
 """Share of μ² = 1/σ² for the noise that covers the solver. The linear term's noise grows by 0.5 %."""
 _LARGEST_CURVATURE = 0.5

@@ -82,7 +82,7 @@ class MinimumStep:
             problem,
             clip=settings.feature_clip,
             noise_multiplier=mechanism.noise_multiplier,
-            tolerance=TOLERANCE,
+            tolerance=TOLERANCE * gradient_norm(settings.feature_clip),
             generator=self._secret,
         )
         self.noise_draws += 1

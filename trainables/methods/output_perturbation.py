@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from trainables.errors import HyperparameterError
 from trainables.hyperparameters import Hyperparameters
+
+LEAST_WEIGHT_DECAY: Final = 1e-8
+"""Below it, a solver in double precision may not find the minimum."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,7 +17,7 @@ class OutputPerturbation(Hyperparameters):
     """Hyper-parameters of a perturbed minimum. No gradient is clipped; inputs are.
 
     Attributes:
-        weight_decay: λ of the L2 term λ/2·‖θ‖² of the loss, above 0.
+        weight_decay: λ of the L2 term λ/2·‖θ‖² of the loss, at least LEAST_WEIGHT_DECAY.
         feature_clip: C, the largest norm of an input.
     """
 
@@ -24,11 +27,11 @@ class OutputPerturbation(Hyperparameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.weight_decay == 0:
+        if self.weight_decay < LEAST_WEIGHT_DECAY:
             raise HyperparameterError(
                 "convex-not-strong",
-                f"`weight_decay` must be above 0 for a minimum that is perturbed (got {self.weight_decay!r}). Without "
-                "it, one record can move the minimum without limit.",
+                f"`weight_decay` must be at least {LEAST_WEIGHT_DECAY:g} for a minimum that is perturbed (got "
+                f"{self.weight_decay!r}). Without it, one record can move the minimum without limit.",
             )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from search_spaces import MINIMA
 from search_spaces.domains import is_number
+from trainables.methods.output_perturbation import LEAST_WEIGHT_DECAY
 from trainables.tasks import CLASSIFICATION
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
 from tuner.study.names import canonical_sampler
@@ -24,8 +25,10 @@ def convex(draft: Draft) -> Iterator[GateFinding]:
         fix = "Write logistic_regression, or a method with private steps."
         yield GateFinding("model-not-convex", "trainable.model", rule, fix)
     for name, domain in () if draft.space is None else draft.space.parameters:
-        if name == "weight_decay" and min(value for value in domain.grid(2) if is_number(value)) <= 0:
-            rule = "weight_decay must be above 0, because otherwise one record moves the minimum without limit"
+        if name == "weight_decay" and min(value for value in domain.grid(2) if is_number(value)) < LEAST_WEIGHT_DECAY:
+            rule = (
+                f"weight_decay must be at least {LEAST_WEIGHT_DECAY:g}, or one record moves the minimum without limit"
+            )
             yield GateFinding("convex-not-strong", "search.space.weight_decay", rule, "Write for example 0.01.")
 
 
