@@ -188,6 +188,8 @@ def plot(name: str, rows: list[dict[str, object]], path: Path) -> None:
             part.plot(points, means, color=colour, marker="o", markersize=4, label=method)
     axes[0].set(xlabel="ε", ylabel="test accuracy", xscale="log", title=name)
     axes[1].set(xlabel="ε", ylabel="optimality gap", xscale="log", yscale="log")
+    for axis in (axes[0].xaxis, axes[1].xaxis, axes[1].yaxis):
+        axis.set_major_formatter("{x:g}")  # the style writes no mathematics
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=6)
     path.write_text(svg_text(figure, name, "accuracy and optimality gap by epsilon"))
 

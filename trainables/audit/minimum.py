@@ -14,7 +14,7 @@ from trainables.audit.hostile import hostile_samples, random_inputs
 from trainables.convex.logistic import Problem, minimum, problem_of
 from trainables.convex.noise import TOLERANCE, gradient_norm, objective_noise
 from trainables.convex.step import MinimumStep
-from trainables.engine.random import SecureGenerator
+from trainables.engine.random import Generator, SecureGenerator
 from trainables.engine.step import Mechanism
 from trainables.methods.objective_perturbation import ObjectivePerturbation
 from trainables.methods.output_perturbation import OutputPerturbation
@@ -61,7 +61,9 @@ class GradientMoved:
     record: str
 
 
-def audit_minimum(settings: OutputPerturbation, *, noise_multiplier: float, runs: int) -> MinimumAudit:
+def audit_minimum(
+    settings: OutputPerturbation, *, noise_multiplier: float, runs: int, generator: Generator | None = None
+) -> MinimumAudit:
     """Return a lower bound of μ from `runs` runs on each of two made-up data sets.
 
     The record that they do not share has another label than all records that are like it, so that its gradient is
@@ -80,7 +82,7 @@ def audit_minimum(settings: OutputPerturbation, *, noise_multiplier: float, runs
         unit="record",
         classes=2,
         outputs=2,
-        secret=SecureGenerator(),
+        secret=SecureGenerator() if generator is None else generator,
     )
     theta = torch.zeros(2 * (x.shape[1] + 1), dtype=torch.float64)
     without, with_it = (_problem(x[:n], y[:n], size, decay) for n in (size, size + 1))
