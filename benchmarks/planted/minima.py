@@ -15,7 +15,8 @@ FAULTS: tuple[Fault, ...] = (
         file="trainables/convex/noise.py",
         old="    return (gradient_norm(clip) / normaliser + 2 * tolerance) / weight_decay\n",
         new="    return (gradient_norm(clip) / normaliser + 2 * tolerance) / weight_decay / 2\n",
-        test="tests/trainables/convex/test_convex.py::test_no_record_moves_the_minimum_further_than_the_noise_covers",
+        test="tests/trainables/convex/test_convex.py"
+        "::test_a_record_that_the_others_oppose_moves_the_minimum_by_most_of_the_bound",
     ),
     Fault(
         name="minimum-solver-not-covered",
