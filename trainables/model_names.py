@@ -15,7 +15,8 @@ MODELS: Final[dict[str, str]] = {
     "mlp_512_128": "two hidden layers, DPLIS' MNIST network",
     "mlp_1536_128": "two hidden layers, DPLIS' CIFAR-10 network",
     "tutorial_cnn": "the two-convolution network of the TF-privacy tutorial",
-    "next_word": "an embedding of a few words and one hidden layer, to predict the next word (Bengio et al. 2003)",
+    "next_word_mlp": "word vectors of 256 and hidden layers of 500, 250 and 50, DPLIS' network for the next word",
+    "next_word_lstm": "word vectors of 256 and an LSTM of 96 units, DPLIS' recurrent network for the next word",
     "four_conv_cnn": "four 3x3 convolutions with average pooling, the usual private CIFAR-10 network",
 }
 ACTIVATIONS: Final = ("relu", "tanh")

@@ -7,7 +7,13 @@ from itertools import pairwise
 from math import prod
 from typing import Final
 
-__all__ = ["dimension_of", "family_of"]
+__all__ = ["LSTM_WIDTH", "WORD_HIDDEN", "WORD_WIDTH", "dimension_of", "family_of"]
+
+WORD_WIDTH: Final = 256
+"""Length of the vector of a word. DPLIS states it for its LSTM."""
+
+WORD_HIDDEN: Final = (500, 250, 50)
+LSTM_WIDTH: Final = 96
 
 # Widths of the hidden layers; 0 is the size of an input.
 _HIDDEN: Final[Mapping[str, tuple[int, ...]]] = {
@@ -26,6 +32,8 @@ def family_of(model: str) -> str:
     """Return the family of a model, as the shipped prior names it. A custom model is ``other``."""
     if model == "logistic_regression":
         return "linear"
+    if model == "next_word_lstm":
+        return "recurrent"
     return "convolutional" if model in _CONVOLUTIONAL else "other"
 
 
@@ -78,12 +86,22 @@ def _four_conv_cnn(shape: tuple[int, ...], classes: int) -> list[int] | None:
     return [*((9 * inputs + 1) * outputs for inputs, outputs in pairwise(widths)), *_dense(128, classes)]
 
 
-def _next_word(shape: tuple[int, ...], classes: int) -> list[int] | None:
-    return [16 * classes, *_dense(16 * shape[0], 64, classes)] if len(shape) == 1 else None
+def _next_word_mlp(shape: tuple[int, ...], classes: int) -> list[int] | None:
+    if len(shape) != 1:
+        return None
+    return [WORD_WIDTH * classes, *_dense(WORD_WIDTH * shape[0], *WORD_HIDDEN, classes)]
+
+
+def _next_word_lstm(shape: tuple[int, ...], classes: int) -> list[int] | None:
+    if len(shape) != 1:
+        return None
+    gates = 4 * LSTM_WIDTH * (WORD_WIDTH + LSTM_WIDTH + 2)  # two biases, as torch has
+    return [WORD_WIDTH * classes, gates, *_dense(LSTM_WIDTH, classes)]
 
 
 _OTHERS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[tuple[int, ...], int], list[int] | None]]]] = {
     "tutorial_cnn": (("0", "3", "7", "9"), _tutorial_cnn),
     "four_conv_cnn": (("0", "3", "6", "9", "13"), _four_conv_cnn),
-    "next_word": (("1", "3", "5"), _next_word),
+    "next_word_mlp": (("1", "3", "5", "7", "9"), _next_word_mlp),
+    "next_word_lstm": (("1", "2", "3"), _next_word_lstm),
 }

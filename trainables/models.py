@@ -15,6 +15,7 @@ from trainables.checks import near_name_hint
 from trainables.errors import GateError, HyperparameterError
 from trainables.model_gate import check_domain, check_logits, check_private
 from trainables.model_names import ACTIVATIONS, MODELS, NORMALIZATIONS
+from trainables.model_sizes import LSTM_WIDTH, WORD_HIDDEN, WORD_WIDTH
 from trainables.start import freeze_layers, put_weights
 
 __all__ = ["build"]
@@ -194,22 +195,46 @@ class _WordNumbers(nn.Module):
         return torch.nan_to_num(x, nan=0.0).clamp(0, self._words - 1).long()
 
 
-def _next_word(style: _Style) -> nn.Module:
-    """Return a network that predicts the next word from the preceding words. Each class is a word."""
+class _LastOutput(nn.Module):
+    """LSTM that returns its last output alone, for inputs of shape (N, words, size)."""
+
+    def __init__(self, size: int, hidden: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(size, hidden, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the output after the last word, shape (N, hidden)."""
+        outputs: torch.Tensor = self.lstm(x)[0]
+        return outputs[:, -1]
+
+
+def _embedded(name: str, style: _Style) -> list[nn.Module]:
+    """Return the layers that turn the numbers of words into vectors. Each class is a word."""
     if len(style.input_shape) != 1:
         raise HyperparameterError(
             "model-shape-mismatch",
-            f"next_word needs inputs of shape (words,) (got {style.input_shape}). Use another model.",
+            f"{name} needs inputs of shape (words,) (got {style.input_shape}). Use another model.",
         )
-    width, hidden = 16, 64
-    return nn.Sequential(
-        _WordNumbers(style.classes),
-        nn.Embedding(style.classes, width),
-        nn.Flatten(),
-        nn.Linear(style.input_shape[0] * width, hidden),
-        *style.after(hidden),
-        nn.Linear(hidden, style.classes),
-    )
+    if style.normalization != "none":
+        raise HyperparameterError(
+            "model-option-unknown", f"`normalization` must be 'none' for {name} (got {style.normalization!r})."
+        )
+    return [_WordNumbers(style.classes), nn.Embedding(style.classes, WORD_WIDTH)]
+
+
+def _next_word_mlp(style: _Style) -> nn.Module:
+    """Return the perceptron of DPLIS, section 5, on vectors of words."""
+    layers, size = [*_embedded("next_word_mlp", style), nn.Flatten()], style.input_shape[0] * WORD_WIDTH
+    for width in WORD_HIDDEN:
+        layers += [nn.Linear(size, width), *style.after(width)]
+        size = width
+    return nn.Sequential(*layers, nn.Linear(size, style.classes))
+
+
+def _next_word_lstm(style: _Style) -> nn.Module:
+    """Return the LSTM of DPLIS, section 5. It has no activation of its own to choose."""
+    layers = [*_embedded("next_word_lstm", style), _LastOutput(WORD_WIDTH, LSTM_WIDTH)]
+    return nn.Sequential(*layers, nn.Linear(LSTM_WIDTH, style.classes))
 
 
 _BUILDERS: Final[Mapping[str, Callable[[_Style], nn.Module]]] = {
@@ -222,5 +247,6 @@ _BUILDERS: Final[Mapping[str, Callable[[_Style], nn.Module]]] = {
     "mlp_1536_128": _perceptron(1536, 128),
     "tutorial_cnn": _tutorial_cnn,
     "four_conv_cnn": _four_conv_cnn,
-    "next_word": _next_word,
+    "next_word_mlp": _next_word_mlp,
+    "next_word_lstm": _next_word_lstm,
 }

@@ -72,4 +72,23 @@ FAULTS: tuple[Fault, ...] = (
         '    user_file.refuse(path, ["NaN"] if np.isnan(arrays["x_train"]).any() else [])\n',
         test="tests/cli/test_own_files.py::test_what_one_training_record_holds_refuses_nothing",
     ),
+    Fault(
+        name="windows-that-overlap",
+        breaks="a word of a text is in 21 records, so that a claim for one of them says little about it",
+        file="trainables/data/text.py",
+        old="    return numbers[: whole * (CONTEXT + 1)].reshape(whole, CONTEXT + 1)",
+        new="    rows = [numbers[each : each + CONTEXT + 1] for each in range(whole)]\n"
+        "    return np.array(rows).reshape(whole, CONTEXT + 1)",
+        test="tests/trainables/data/test_users.py"
+        "::test_a_word_is_in_one_record_and_a_change_stays_within_its_paragraph",
+    ),
+    Fault(
+        name="windows-beyond-a-paragraph",
+        breaks="one word more in a paragraph changes all records of the speech after it",
+        file="trainables/data/text.py",
+        old='for line in text.split("\\n")]',
+        new="for line in [text]]",
+        test="tests/trainables/data/test_users.py"
+        "::test_a_word_is_in_one_record_and_a_change_stays_within_its_paragraph",
+    ),
 )

@@ -13,9 +13,10 @@ from experiment_files import GOOD
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from trainables.data import public_train_size
+from trainables.data import DATASETS, public_train_size
 from tuner.errors import InputError
 from tuner.experiment import Experiment, find_file, load_experiment, parse_experiment, shipped, yamlfile
+from tuner.export.package import _preprocessing
 from tuner.plan.comparison import choose
 from tuner.plan.plan import make_plan
 from tuner.privacy.ledger.stores import default_url
@@ -73,6 +74,23 @@ def test_every_shipped_file_loads_opens_with_its_command_and_says_why_it_is_warn
     assert experiment.trainable.batch_size <= public_train_size(experiment.dataset_request())
     assert any("n^-1.1" in warning for warning in experiment.warnings()) == ("n^-1.1" in text)
     assert_resolved_file_is_equal(experiment)
+
+
+def test_a_claim_for_each_window_of_a_text_is_not_taken_for_one_of_its_sentences() -> None:
+    """The file, and so plan and run, and the card say what a record is."""
+    warned = {
+        unit: [each for each in parse_experiment(GOOD, [f"dataset.name={name}", *more]).warnings() if "window" in each]
+        for unit, name, more in (
+            ("record", "state_union", []),
+            ("user", "state_union", ["privacy.unit=user", "trainable.batch_size=4", "privacy.delta=0.01"]),
+            ("other", "digits", []),
+        )
+    }
+    assert {unit: len(found) for unit, found in warned.items()} == {"record": 1, "user": 0, "other": 0}
+    about = DATASETS["state_union"]
+    assert about.record
+    assert about.record in warned["record"][0]
+    assert about.record in _preprocessing(about)
 
 
 def test_the_parameters_of_a_schedule_are_in_the_order_of_its_kinds() -> None:

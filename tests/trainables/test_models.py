@@ -27,28 +27,31 @@ PARAMETERS = {
     "mlp_512_128": 784 * 512 + 512 + 512 * 128 + 128 + 128 * 10 + 10,
     "mlp_1536_128": 784 * 1536 + 1536 + 1536 * 128 + 128 + 128 * 10 + 10,
     "tutorial_cnn": 26_010,
-    "next_word": 10 * 16 + (4 * 16 + 1) * 64 + (64 + 1) * 10,
+    "next_word_mlp": 10 * 256 + (4 * 256 + 1) * 500 + 501 * 250 + 251 * 50 + 51 * 10,
+    "next_word_lstm": 10 * 256 + 4 * 96 * (256 + 96 + 2) + 97 * 10,
     "four_conv_cnn": (9 + 1) * 32 + (32 * 9 + 1) * 64 + (64 * 9 + 1) * 64 + (64 * 9 + 1) * 128 + 128 * 10 + 10,
 }
+
+
+OF_WORDS = ("next_word_mlp", "next_word_lstm")
 
 
 @pytest.mark.parametrize("name", model_names.MODELS)
 def test_models_by_name(name: str) -> None:
     state = torch.get_rng_state()
-    shape = (4,) if name == "next_word" else (1, 28, 28)
+    shape = (4,) if name in OF_WORDS else (1, 28, 28)
     model, twin, other = (build(name, input_shape=shape, classes=10, seed=seed) for seed in (1, 1, 2))
     assert torch.equal(state, torch.get_rng_state())
     assert sum(parameter.numel() for parameter in model.parameters()) == PARAMETERS[name]
-    inputs = torch.rand(2, *shape)
+    inputs = 9 * torch.rand(2, *shape)
     assert model(inputs).shape == (2, 10)
     assert torch.equal(model(inputs), twin(inputs))
     assert not torch.equal(model(inputs), other(inputs))
 
 
-@pytest.mark.parametrize("name", [name for name in model_names.MODELS if name != "logistic_regression"])
+@pytest.mark.parametrize("name", set(model_names.MODELS) - {"logistic_regression", *OF_WORDS})
 def test_options(name: str) -> None:
-    shape = (4,) if name == "next_word" else (3, 32, 32)
-    layers = list(build(name, input_shape=shape, classes=7, activation="tanh", normalization="group", seed=0))
+    layers = list(build(name, input_shape=(3, 32, 32), classes=7, activation="tanh", normalization="group", seed=0))
     assert any(isinstance(layer, nn.GroupNorm) for layer in layers)
     assert any(isinstance(layer, nn.Tanh) for layer in layers)
     assert not any(isinstance(layer, nn.ReLU) for layer in layers)
@@ -63,7 +66,10 @@ def test_options(name: str) -> None:
         ("logistic_regression", (4,), {"normalization": "group"}, "model-option-unknown"),
         ("tutorial_cnn", (4,), {}, "model-shape-mismatch"),
         ("tutorial_cnn", (1, 8, 8), {}, "model-shape-mismatch"),
-        ("next_word", (1, 8, 8), {}, "model-shape-mismatch"),
+        ("next_word_mlp", (1, 8, 8), {}, "model-shape-mismatch"),
+        ("next_word_lstm", (1, 8, 8), {}, "model-shape-mismatch"),
+        ("next_word_mlp", (4,), {"normalization": "group"}, "model-option-unknown"),
+        ("next_word_lstm", (4,), {"normalization": "group"}, "model-option-unknown"),
         ("no.such:thing", (4,), {}, "model-not-importable"),
     ],
 )
@@ -72,9 +78,10 @@ def test_bad_models(name: str, shape: tuple[int, ...], options: dict[str, str], 
         build(name, input_shape=shape, classes=2, seed=0, **options)
 
 
-def test_what_is_no_number_of_a_word_is_taken_for_the_nearest() -> None:
+@pytest.mark.parametrize("name", OF_WORDS)
+def test_what_is_no_number_of_a_word_is_taken_for_the_nearest(name: str) -> None:
     """No record may make a model raise: that trials fail is shown."""
-    model = build("next_word", input_shape=(4,), classes=10, seed=0)
+    model = build(name, input_shape=(4,), classes=10, seed=0)
     odd = torch.tensor([[-3.0, 1e30, float("nan"), 2.7], [-float("inf"), float("inf"), -0.5, 9.9]])
     near = torch.tensor([[0.0, 9.0, 0.0, 2.0], [0.0, 9.0, 0.0, 9.0]])
     assert torch.equal(model(odd), model(near))

@@ -26,8 +26,10 @@ from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep, noise_variance
 from trainables.engine.sums import LARGE as LARGE_SUMS
 from trainables.engine.sums import SMALL as SMALL_SUMS
+from trainables.engine.unrolled import unrolled
 from trainables.hyperparameters import Hyperparameters
 from trainables.methods import STEP_METHODS, from_parameters
+from trainables.models import build
 from trainables.own_method import OwnMethod
 from trainables.start import freeze_layers
 
@@ -35,6 +37,8 @@ RECORDS, STEPS, SAMPLE_RATE, BATCH, NOISE, CLIP = 12, 3, 0.6, 7, 0.3, 1.06
 SECRET_SEED, PUBLIC_SEED = 11, 12
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
 LARGE = 66_000  # width of a model that is summed in blocks of float32
+OF_WORDS = ("next_word_mlp", "next_word_lstm")
+NEAR = ({}, {"smoothing_radius": 0.3, "smoothing_samples": 2})
 
 LAPLACIANS = ({}, *({"laplacian_sigma": 1.5, "laplacian_scope": scope} for scope in ("layer", "model")))
 SMOOTHINGS = (
@@ -88,6 +92,11 @@ def make_model(kind: str) -> nn.Module:
         model = nn.Sequential(*layers, nn.Linear(4, 5, bias=False), nn.Tanh(), nn.Linear(5, 3)).double()
         freeze_layers(model, ["0", "5", "8"])
         return model
+    if kind in OF_WORDS:
+        model = build(kind, input_shape=(4,), classes=RECORDS, seed=1).double()
+        with torch.no_grad():
+            model[1].weight.mul_(torch.logspace(-1.5, 0, RECORDS, dtype=torch.float64)[:, None])
+        return model
     if kind == "large":
         return nn.Sequential(nn.Flatten(), nn.Linear(16, 1), nn.Tanh(), nn.Linear(1, LARGE // 2)).double()
     return nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)).double()
@@ -103,10 +112,11 @@ class Whole(nn.Module):
 def make_records(kind: str = "linear") -> tuple[Tensor, Tensor]:
     """Inputs whose gradients differ widely in length, so that some are clipped and some are not."""
     generator = torch.Generator().manual_seed(2)
-    if kind == "words":  # each record has words of its own in the main, and one that all have
+    if kind == "words" or kind in OF_WORDS:  # each record has words of its own in the main, and one that all have
         inputs = torch.arange(RECORDS)[:, None].repeat(1, 4)
         inputs[:, 1] = 3
-        return inputs.double(), torch.randint(0, 3, (RECORDS,), generator=generator)
+        labels = torch.randint(0, 3 if kind == "words" else RECORDS, (RECORDS,), generator=generator)
+        return inputs.double(), labels
     inputs = torch.randn(RECORDS, 1, 4, 4, generator=generator, dtype=torch.float64)
     scales = torch.logspace(-2, 1, RECORDS, dtype=torch.float64)
     return inputs * scales[:, None, None, None], torch.randint(0, 3, (RECORDS,), generator=generator)
@@ -294,7 +304,7 @@ def assert_same_steps(
     naive = Naive(make_model(kind), settings, views=views_of(settings), drawn=dtype)
     naive.put(theta.double())
     if dtype == torch.float32:
-        naive.slack = (LARGE_SUMS if kind == "large" else SMALL_SUMS).slack
+        naive.slack = (LARGE_SUMS if theta.numel() >= 2**16 else SMALL_SUMS).slack
     source = per_sample_source(model, layout, example=torch.rand(3, *inputs.shape[1:], dtype=dtype))
     assert isinstance(source, LinearStackSource if kind in ("linear", "large") else BookkeepingSource)
     mechanism = Mechanism(
@@ -307,7 +317,7 @@ def assert_same_steps(
     step = PrivateStep(
         mechanism=mechanism,
         stages=stages,
-        source=TorchFuncSource(model, layout) if fallback else source,
+        source=TorchFuncSource(unrolled(model), layout) if fallback else source,
         update=settings.update(theta, variance=lambda: noise_variance(mechanism, stages, like=theta)),
         secret=SeededGenerator(SECRET_SEED),
         public=torch.Generator().manual_seed(PUBLIC_SEED),
@@ -389,6 +399,22 @@ def test_a_rising_k_is_the_k_of_each_step(method: str, kind: str, reduction: str
 def test_a_large_model_in_float32_equals_the_naive_loop(choice: dict[str, Any], clip: float) -> None:
     """Summed in blocks of float32, with noise that covers the rounding."""
     assert_same_steps("composed", "large", torch.float32, choice, clip=clip, steps=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "fallback", "users", "options"),
+    [(*row[:4], row[4:]) for row in pairs(OF_WORDS, DTYPES, FALLBACK, (None, USERS), NEAR, CLIPPINGS)],
+)
+def test_each_step_of_a_model_of_words_equals_the_naive_loop(
+    kind: str,
+    dtype: torch.dtype,
+    users: list[list[int]] | None,
+    options: tuple[Any, ...],
+    *,
+    fallback: bool,
+) -> None:
+    """The perceptron and the LSTM of DPLIS, over windows and over speakers."""
+    assert_same_steps("composed", kind, dtype, merged(*options), clip=1.25, fallback=fallback, users=users)
 
 
 def test_the_cases_cover_every_method() -> None:

@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from trainables.engine.bookkeeping import BookkeepingSource
 from trainables.engine.layers.linear import LinearTap
+from trainables.engine.layout import Layout
+from trainables.engine.sources import per_sample_source
 from trainables.engine.unrolled import unrolled
 from trainables.errors import GateError
+from trainables.models import build
 
 pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 
@@ -264,3 +268,11 @@ def test_dropout_of_their_own_is_refused_and_every_layer_is_named() -> None:
     first, second = str(caught.value).splitlines()
     assert "'text'" in first
     assert "'heads.self_attn'" in second
+
+
+@pytest.mark.parametrize("frozen", [["1", "2"], ["1", "2.lstm.weight_hh_l0", "2.lstm.bias_hh_l0"]])
+def test_a_frozen_recurrent_layer_is_no_reason_to_go_one_by_one(frozen: list[str]) -> None:
+    """The source is compared with autograd before it is returned."""
+    model = build("next_word_lstm", input_shape=(4,), classes=9, seed=0, freeze=frozen)
+    source = per_sample_source(model, Layout.of(model), example=9 * torch.rand(3, 4))
+    assert isinstance(source, BookkeepingSource)

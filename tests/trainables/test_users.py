@@ -185,7 +185,7 @@ def test_steps_over_users_are_timed_without_a_record(own_file: DatasetRequest, m
 def test_the_next_word_is_learnt_from_speakers(data_dir: Path, make_spec: MakeSpec, charge: CountingCharge) -> None:
     dataset = DatasetRequest(name="state_union", data_dir=str(data_dir), unit="user", records_per_user=64)
     changes: dict[str, Any] = {"private": False, "noise_seed": 1, "noise_multiplier": 0.01, "steps": 12}
-    spec = make_spec(dataset=dataset, model="next_word", batch_size=4, sample_rate=4 / 9, **changes)
+    spec = make_spec(dataset=dataset, model="next_word_lstm", batch_size=4, sample_rate=4 / 9, **changes)
     training = PrivateTraining(replace(spec, parameters={"learning_rate": 2.0}), charge)
     before = training.evaluate("test")["test_loss"]
     training.run_to(12)

@@ -50,6 +50,7 @@ class DatasetInfo:
         users: PUBLIC number of training users before the validation split; None without users.
         blocks: blocks of a custom data set whose training records are used; empty for all records.
         task: task of the labels, one of `trainables.tasks.TASKS`.
+        record: what one record is, where it is less than a reader would think; "" otherwise.
     """
 
     name: str
@@ -68,6 +69,7 @@ class DatasetInfo:
     users: int | None = None
     blocks: tuple[str, ...] = ()
     task: str = CLASSIFICATION
+    record: str = ""
 
     @property
     def outputs(self) -> int:

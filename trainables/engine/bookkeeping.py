@@ -190,6 +190,8 @@ def layers_of(module: nn.Module, layout: Layout) -> tuple[LayerGroup, ...]:
             owner = prefix.rpartition(".")[0]
             locals_ = [name for name in (layer.weight_name, layer.bias_name) if name is not None]
             names = {name: f"{owner}.{name}" if owner else name for name in locals_}
+            if trainable.isdisjoint(names.values()):
+                continue
             if not set(names.values()) <= trainable:
                 raise UnknownLayerError(f"{owner or 'the model'} has both frozen and trainable parameters")
             found.append(LayerGroup(layer, names, linear_tap))

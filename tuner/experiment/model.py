@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from search_spaces import Domain, SearchSpace, parse_space
-from trainables.data import DatasetRequest, data_folder, public_train_size
+from trainables.data import DATASETS, DatasetRequest, data_folder, public_train_size
 from tuner.errors import InputError
 from tuner.experiment.sections import (
     AUTO,
@@ -206,6 +206,9 @@ class Experiment(Section):
                 f"privacy.delta {self.privacy.delta:g} is above n^-1.1 = {size**-1.1:.2g} for n = {size}"
                 f"{' users' if self.privacy.unit == 'user' else ''}: a smaller delta gives a stronger guarantee"
             )
+        known = DATASETS.get(self.dataset.name)
+        if self.privacy.unit == "record" and known is not None and known.record:
+            found.append(f"one record of {known.name} is {known.record}")
         if self.trainable.start is not None:
             found.append(
                 "the claim takes the word of this file that the weights of trainable.start are public: no record of "

@@ -216,7 +216,8 @@ def _preprocessing(about: DatasetInfo) -> str:
         return (
             "done by the user, and assumed to use public constants only; this program then divides byte values by 255"
         )
-    return f"public constants only, nothing learnt from the records; {about.provenance}"
+    record = f"; one record is {about.record}" if about.record else ""
+    return f"public constants only, nothing learnt from the records; {about.provenance}{record}"
 
 
 def _refuses(error: Exception) -> bool:

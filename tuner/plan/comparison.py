@@ -295,5 +295,5 @@ def _why(rows: Sequence[CandidateRow], best: str | None) -> str:
     else:
         title, gain_of_it = max(gains.items(), key=lambda each: each[1].value)
         found = f"{title}, {gain_of_it.value:+.2f} ± {gain_of_it.error:.2f} points"
-        because = f"no search is expected to be clearly better (the best is {found})"
+        because = f"no search is expected to be better (the best is {found})"
     return f"do not search: one run, because {because}"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import tempfile
 import zipfile
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -230,12 +233,12 @@ def test_users_are_the_same_whatever_type_their_names_are_stored_as(dtype: str |
 
 
 def corpus(path: Path) -> Path:
-    """A public corpus of five words, with the unlike."""
-    words = ["The", "the", "of", "people", "--", "``", "union", "."]
-    counts = [3, 4, 5, 2, 90, 80, 2, 6]
+    """A public corpus of five words, with the unlike, in two documents."""
+    words = ["The", "the", "of", "people", "--", "co-op", "union", ".", "1990"]
+    counts = [3, 4, 5, 2, 90, 2, 2, 6, 40]
     ids = np.repeat(np.arange(len(words)), counts).astype(np.uint16)
     vocab = np.frombuffer("\n".join(words).encode(), np.uint8)
-    np.savez(path, ids=ids, vocab=vocab)
+    np.savez(path, ids=ids, vocab=vocab, doc=(np.arange(len(ids)) >= 12).astype(np.uint16))
     return path
 
 
@@ -248,19 +251,61 @@ def speeches(path: Path, **texts: str) -> Path:
 
 
 def test_the_vocabulary_is_the_public_corpus_alone(tmp_path: Path) -> None:
-    vocabulary = text.public_vocabulary(corpus(tmp_path / "corpus.npz"))
-    assert vocabulary == {"the": 1, ".": 2, "of": 3, "people": 4, "union": 5}
-    inputs, labels = text.windows("The xyzzy people of THE Union's union.", vocabulary)
-    assert inputs.tolist() == [[1, 0, 4, 3], [0, 4, 3, 1], [4, 3, 1, 0], [3, 1, 0, 5]]
-    assert labels.tolist() == [1, 0, 5, 2]
+    """Numbers, and what is too rare in the corpus, are not in it, however often the addresses have them."""
+    path = corpus(tmp_path / "corpus.npz")
+    vocabulary = text.public_vocabulary(path, least=2)
+    assert vocabulary == {"the": 1, ".": 2, "of": 3, "co": 4, "op": 5, "people": 6, "union": 7}
+    assert text.public_vocabulary(path, least=5) == {"the": 1, ".": 2, "of": 3}
+    first, second = text.documents(path, vocabulary)
+    assert first.tolist() == [1] * 7 + [3] * 5
+    assert second.tolist() == [6, 6, *[4, 5] * 2, 7, 7, *[2] * 6, *[0] * 40]
+    private = speeches(tmp_path / "s.zip", **{"1951-Smith": "xyzzy " * 42})
+    assert text.read_speeches(private, path, least=2)["x"].tolist() == [[0] * 20] * 2
 
 
-def test_records_are_windows_of_one_speech_and_users_are_speakers(tmp_path: Path) -> None:
-    named = {"1951-Smith": "the people of the union.", "1950-Jones-1": "of the people.", "1952-Jones-2": "union " * 7}
-    found = text.read_speeches(speeches(tmp_path / "s.zip", **named), corpus(tmp_path / "c.npz"))
-    assert found["user"].tolist() == ["Smith", "Smith", *["Jones"] * 3], "four words are no record"
-    assert found["x"].tolist() == [[1, 4, 3, 1], [4, 3, 1, 5], *[[5, 5, 5, 5]] * 3]
-    assert found["y"].tolist() == [5, 2, 5, 5, 5]
+def test_records_are_windows_of_one_paragraph_and_users_are_speakers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "CONTEXT", 3)
+    named = {
+        "1951-Smith": "The people of THE Union. of\n\nof the people. xyzzy the people",
+        "1950-Jones-1": "of the people",
+        "1952-Jones-2": "union " * 9,
+    }
+    found = text.read_speeches(speeches(tmp_path / "s.zip", **named), corpus(tmp_path / "c.npz"), least=2)
+    assert found["user"].tolist() == ["Smith", "Smith", "Jones", "Jones"], "three words are no record"
+    assert found["x"].tolist() == [[1, 6, 3], [3, 1, 6], [7, 7, 7], [7, 7, 7]]
+    assert found["y"].tolist() == [1, 2, 7, 7]
+
+
+WORDS = st.sampled_from(["the", "of", "people", "union", ".", "xyzzy"])
+PARAGRAPHS = st.lists(st.lists(WORDS, max_size=14), min_size=1, max_size=5)
+
+
+@given(PARAGRAPHS, st.data())
+def test_a_word_is_in_one_record_and_a_change_stays_within_its_paragraph(
+    paragraphs: list[list[str]], draw: st.DataObject
+) -> None:
+    """The control: windows that step by one word, or that run on over the end of a paragraph, fail both."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "CONTEXT", 3)
+        numbers = np.arange(sum(map(len, paragraphs)))
+        starts = np.cumsum([0, *map(len, paragraphs)])
+        rows = [text.windows(numbers[a:b]) for a, b in itertools.pairwise(starts)]
+        occurrences = np.concatenate(rows).ravel().tolist()
+        assert len(occurrences) == len(set(occurrences))
+        place = draw.draw(st.integers(0, len(paragraphs) - 1))
+        changed = [*paragraphs[:place], draw.draw(st.lists(WORDS, max_size=14)), *paragraphs[place + 1 :]]
+        with tempfile.TemporaryDirectory() as folder:
+            made = [_counted(Path(folder), each) for each in (paragraphs, changed)]
+        most = max(len(paragraphs[place]), len(changed[place])) // 4
+        assert all((one - other).total() <= most for one, other in itertools.permutations(made))
+
+
+def _counted(folder: Path, paragraphs: list[list[str]]) -> Counter[bytes]:
+    told = "\n".join(" ".join(words) for words in paragraphs)
+    found = text.read_speeches(speeches(folder / "s.zip", **{"1951-S": told}), corpus(folder / "c.npz"), least=2)
+    return Counter(x.tobytes() + y.tobytes() for x, y in zip(found["x"], found["y"], strict=True))
 
 
 def test_damaged_texts_are_refused(tmp_path: Path) -> None:

@@ -11,10 +11,6 @@ from tuner.plan.prices.measured import MeasuredSearch
 
 __all__ = ["Expected", "Situation", "best_arm", "expected_gain", "expected_price"]
 
-_MARGIN = 0.25
-"""An arm is taken only if its expected gain is above this number of its standard errors, because the best of several
-uncertain gains is usually not as good as it looks."""
-
 _NOISE = log(3.0)
 _SIZE = log(10.0)
 _TRIALS = log(3.0)
@@ -54,11 +50,6 @@ class Expected:
     error: float
     near: float
 
-    @property
-    def assured(self) -> float:
-        """The value less the margin of its error."""
-        return self.value - _MARGIN * self.error
-
 
 def expected_price(rows: Iterable[MeasuredSearch], arm: str, at: Situation) -> Expected | None:
     """Return the expected price of an arm, or None if it was not measured near this setting."""
@@ -92,9 +83,9 @@ def expected_gain(rows: Sequence[MeasuredSearch], arm: str, over: str, at: Situa
 
 
 def best_arm(gains: Mapping[str, Expected | None]) -> str | None:
-    """Return the arm with the largest gain after the margin of its error, or None if no gain is above its margin."""
-    assured = {arm: gain.assured for arm, gain in gains.items() if gain is not None and gain.assured > 0}
-    return max(assured, key=assured.__getitem__, default=None)
+    """Return the arm with the largest expected gain, or None if no gain is above 0."""
+    above = {arm: gain.value for arm, gain in gains.items() if gain is not None and gain.value > 0}
+    return max(above, key=above.__getitem__, default=None)
 
 
 def _weight(row: MeasuredSearch, at: Situation) -> float:
