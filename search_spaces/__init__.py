@@ -14,13 +14,14 @@ from search_spaces.domains import (
     promoted_levels,
 )
 from search_spaces.errors import DomainError, SpaceError
-from search_spaces.methods import METHODS
+from search_spaces.methods import METHODS, MINIMA
 from search_spaces.parameter import Limits, Parameter, Words
 from search_spaces.parsing import parse_declared, parse_domain, parse_space
 from search_spaces.spaces import PARAMETERS, SearchSpace, default_space, method_parameters
 
 __all__ = [
     "METHODS",
+    "MINIMA",
     "PARAMETERS",
     "Categorical",
     "Domain",

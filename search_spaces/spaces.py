@@ -8,7 +8,7 @@ from typing import Any
 
 from search_spaces import common, optimizers, schedules
 from search_spaces.domains import UNIMODAL, Categorical, Domain, Fixed, Promoted, Scalar, Suggest, sample_domain
-from search_spaces.methods import METHODS
+from search_spaces.methods import METHODS, MINIMA
 from search_spaces.parameter import Parameter
 
 __all__ = [
@@ -62,8 +62,12 @@ def is_own_method(method: str) -> bool:
 def method_parameters(method: str) -> dict[str, Parameter]:
     """Return the parameters of ``method`` by name, including shared ones. Raise KeyError if ``method`` is unknown.
 
-    Of a method of the user's own, only the shared ones are known.
+    Of a method of the user's own, only the shared ones are known. A method of `MINIMA` shares only the noise.
     """
+    if method in MINIMA:
+        return {parameter.name: parameter for parameter in METHODS[method]} | {
+            "noise_multiplier": PARAMETERS["noise_multiplier"]
+        }
     own = set() if is_own_method(method) else {parameter.name for parameter in METHODS[method]}
     foreign = {parameter.name for other in METHODS.values() for parameter in other} - own
     return {name: parameter for name, parameter in PARAMETERS.items() if name not in foreign}

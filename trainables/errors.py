@@ -29,6 +29,15 @@ EXPLANATIONS: dict[str, str] = {
     "from a copy, or start a new search, which draws and charges a new release.",
     "convex-not-strong": "A minimum can be perturbed only if an L2 term bounds how far one record moves it. Write a "
     "`weight_decay` above 0.",
+    "convex-tolerance": "The solver of a perturbed minimum works in double precision. Ask for a larger tolerance.",
+    "convex-unsupported": (
+        "Output and objective perturbation are proved for records of a classification, logistic regression from a "
+        "public start, and open or sealed searches of whole runs. Remove the key that the message names."
+    ),
+    "convex-one-step": (
+        "A perturbed minimum is one step on all records. Write `epochs: 1` and the public number of training records "
+        "as `batch_size`."
+    ),
     "model-not-convex": "The loss of a network is not convex, so one record may move its minimum without limit.",
     "gain-not-linear": "The gain multiplies the weights of a linear first layer. Write `feature_gain: 1`.",
     "release-damaged": "The stored release has another form than dp-tuner writes. Start a new search.",

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from trainables.engine.batches import RAISED
 from trainables.engine.layout import Layout
-from trainables.engine.step import PrivateStep
 from trainables.errors import InfrastructureError, TrainableError
 from trainables.model_gate import public_inputs
 from trainables.scoring import SCORING_ROWS
 
 __all__ = ["HealthCheck"]
+
+
+class _Step(Protocol):
+    def rehearse(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> None:
+        """Do on PUBLIC samples what a step does on records, without noise, and forget it."""
 
 
 class HealthCheck:
@@ -34,7 +39,7 @@ class HealthCheck:
     """
 
     def __init__(
-        self, private_step: PrivateStep, *, initial: Callable[[], nn.Module], input_shape: tuple[int, ...], classes: int
+        self, private_step: _Step, *, initial: Callable[[], nn.Module], input_shape: tuple[int, ...], classes: int
     ) -> None:
         self._private_step = private_step
         self._initial = initial

@@ -40,6 +40,7 @@ class Hyperparameters:
     Attributes:
         on_release: whether the method trains on a release, instead of by private steps on the records.
         on_votes: whether that release is labels of public inputs that teachers voted for.
+        at_once: whether the method takes one step on all records, which perturbs a minimum (`trainables.convex`).
         batch_size: EXPECTED batch size under Poisson sampling. ε depends on it.
         steps: number of private steps of the trial. ε depends on it.
         noise_multiplier: standard deviation of the noise divided by the clipping norm; 0 is not private. ε depends on
@@ -66,6 +67,7 @@ class Hyperparameters:
 
     on_release: ClassVar[bool] = False
     on_votes: ClassVar[bool] = False
+    at_once: ClassVar[bool] = False
     batch_size: int
     steps: int
     noise_multiplier: float

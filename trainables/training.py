@@ -15,6 +15,7 @@ from search_spaces import Words
 from trainables import data
 from trainables.charge import Charge, lease_size
 from trainables.checks import refuse_illegal
+from trainables.convex.step import MinimumStep
 from trainables.data import Splits
 from trainables.engine.average import WeightAverage
 from trainables.engine.gen import LossProbes
@@ -26,7 +27,7 @@ from trainables.engine.per_sample import PerSampleSource
 from trainables.engine.random import Generator, SecureGenerator, SeededGenerator
 from trainables.engine.schedules import rate_factor
 from trainables.engine.sources import per_sample_source
-from trainables.engine.step import Mechanism, PrivateStep, noise_variance
+from trainables.engine.step import Mechanism, PrivateStep, Stages, noise_variance
 from trainables.engine.task_losses import summed_loss
 from trainables.engine.update import Update
 from trainables.errors import DatasetError, GateError, HyperparameterError, InfrastructureError, TrainableError
@@ -34,6 +35,7 @@ from trainables.health import HealthCheck
 from trainables.hyperparameters import check_augmentation
 from trainables.memory import keep_freed_memory
 from trainables.methods import from_parameters
+from trainables.methods.output_perturbation import OutputPerturbation
 from trainables.model_gate import hostile_inputs, public_inputs, refuse_raising
 from trainables.models import build
 from trainables.rungs import writing_checkpoint
@@ -97,9 +99,6 @@ class PrivateTraining:
         if spec.initial is not None:
             self._model.load_state_dict(_weights_of(Path(spec.initial), like=self._model))
         self._layout = Layout.of(self._model)
-        source = gradient_source(
-            self._model, self._layout, about.input_shape, precision=spec.precision, task=about.task
-        )
         self._theta = self._layout.flatten(self._model)
         splits = splits or data.load_records(spec.dataset)
         self._records = _records(splits, self._device)
@@ -122,20 +121,37 @@ class PrivateTraining:
         self._update: Update = self._hyperparameters.update(
             self._theta, variance=lambda: noise_variance(mechanism, stages, like=self._theta)
         )
-        self._private_step = PrivateStep(
-            mechanism=mechanism,
-            stages=stages,
-            source=source,
-            update=self._update,
-            secret=self._secret,
-            public=self._public,
-            probes=self._probes,
-        )
+        self._private_step = self._make_step(mechanism, stages)
         self._health = HealthCheck(
             self._private_step,
             initial=self._build,
             input_shape=about.input_shape,
             classes=about.classes,
+        )
+
+    def _make_step(self, mechanism: Mechanism, stages: Stages) -> PrivateStep | MinimumStep:
+        """Return the private steps, or the one step of a method that perturbs a minimum."""
+        spec = self.spec
+        if isinstance(self._hyperparameters, OutputPerturbation):
+            return MinimumStep(
+                self._hyperparameters,
+                mechanism=mechanism,
+                model=spec.model,
+                unit=spec.dataset.unit,
+                classes=data.info(spec.dataset).classes,
+                outputs=self._outputs,
+                secret=self._secret,
+            )
+        return PrivateStep(
+            mechanism=mechanism,
+            stages=stages,
+            source=gradient_source(
+                self._model, self._layout, self._input_shape, precision=spec.precision, task=self._task
+            ),
+            update=self._update,
+            secret=self._secret,
+            public=self._public,
+            probes=self._probes,
         )
 
     def _make_probes(self, mechanism: Mechanism) -> LossProbes | None:
@@ -176,8 +192,8 @@ class PrivateTraining:
 
     @property
     def max_grad_norm(self) -> float:
-        """Clipping norm C."""
-        return self._hyperparameters.max_grad_norm
+        """Clipping norm C; of a perturbed minimum, the largest norm of a record's gradient."""
+        return self._private_step.mechanism.max_grad_norm
 
     @property
     def learning_rate(self) -> float:

@@ -1,4 +1,4 @@
-"""Accuracy and optimality gap of input perturbation, output perturbation and full-batch private descent, by ε.
+"""Accuracy and optimality gap of input, output and objective perturbation and full-batch private descent, by ε.
 
     python -m benchmarks.convex [--data-dir DATA] [--quick] [--only SET ...] [--repeats N] [--out DIR] [--json]
 
@@ -25,20 +25,29 @@ from torch import Tensor
 
 from trainables.convex.descent import private_descent
 from trainables.convex.logistic import Problem, minimum, problem_of
+from trainables.convex.objective import objective_perturbation
 from trainables.convex.output import output_perturbation
 from trainables.data import DATASETS, DatasetRequest, load_records, public_train_size
 from trainables.engine.random import SecureGenerator
 from trainables.release.draw import Randomiser, noisy_rows
 from trainables.release.loss import debiased_cross_entropy, label_weights
-from tuner.figures import BLACK, BLUE, GREEN, ORANGE, PURPLE, new_figure, styled, svg_text
+from tuner.figures import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, new_figure, styled, svg_text
 from tuner.privacy.accountant.noisy_records import calibrate_release
 from tuner.privacy.accountant.pld import calibrate_noise
 from tuner.privacy.accountant.shuffled_rows import calibrate_shuffled
 
 SETS = ("adult", "bank", "breast_cancer_wisconsin", "iris", "kddcup99", "credit_card")
 EPSILONS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+DECAYS = (1e-3, 1e-2, 1e-1, 1.0)
 CLIP, DECAY, TOLERANCE, SHARE = 1.5, 1e-3, 1e-9, 0.3
-COLOURS = {"not private": BLACK, "input, local": PURPLE, "input, central": BLUE, "output": ORANGE, "descent": GREEN}
+COLOURS = {
+    "not private": BLACK,
+    "input, local": PURPLE,
+    "input, central": BLUE,
+    "output": ORANGE,
+    "objective": RED,
+    "descent": GREEN,
+}
 
 
 @dataclass(frozen=True)
@@ -109,8 +118,15 @@ def released(task: Task, epsilon: float, *, central: bool) -> Iterator[Tensor]:
 def perturbed(task: Task, epsilon: float) -> Iterator[Tensor]:
     """Yield perturbed minima for several λ. Each is charged by itself; none is part of a search here."""
     noise = calibrate_noise(sample_rate=1.0, steps=1, epsilon=epsilon, delta=task.delta)
-    for decay in (1e-3, 1e-2, 1e-1, 1.0):
+    for decay in DECAYS:
         yield output_perturbation(task.problem(decay), clip=CLIP, noise_multiplier=noise, tolerance=TOLERANCE)
+
+
+def tilted(task: Task, epsilon: float) -> Iterator[Tensor]:
+    """Yield minima of perturbed objectives for several λ, each charged by itself."""
+    noise = calibrate_noise(sample_rate=1.0, steps=1, epsilon=epsilon, delta=task.delta)
+    for decay in DECAYS:
+        yield objective_perturbation(task.problem(decay), clip=CLIP, noise_multiplier=noise, tolerance=TOLERANCE)
 
 
 def descended(task: Task, epsilon: float) -> Iterator[Tensor]:
@@ -127,6 +143,7 @@ METHODS: Mapping[str, Callable[[Task, float], Iterator[Tensor]]] = {
     "input, local": lambda task, epsilon: released(task, epsilon, central=False),
     "input, central": lambda task, epsilon: released(task, epsilon, central=True),
     "output": perturbed,
+    "objective": tilted,
     "descent": descended,
 }
 
@@ -171,7 +188,9 @@ def plot(name: str, rows: list[dict[str, object]], path: Path) -> None:
             part.plot(points, means, color=colour, marker="o", markersize=4, label=method)
     axes[0].set(xlabel="ε", ylabel="test accuracy", xscale="log", title=name)
     axes[1].set(xlabel="ε", ylabel="optimality gap", xscale="log", yscale="log")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
+    for axis in (axes[0].xaxis, axes[1].xaxis, axes[1].yaxis):
+        axis.set_major_formatter("{x:g}")  # the style writes no mathematics
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=6)
     path.write_text(svg_text(figure, name, "accuracy and optimality gap by epsilon"))
 
 

@@ -7,6 +7,7 @@ from benchmarks.planted import (
     audit,
     cluster,
     ledger,
+    minima,
     release,
     search,
     selection,
@@ -33,5 +34,6 @@ FAULTS: tuple[Fault, ...] = (
     *release.FAULTS,
     *votes.FAULTS,
     *cluster.FAULTS,
+    *minima.FAULTS,
 )
 """In the order in which a reader meets the code: from the private step to what leaves a search."""

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import tuner
-from search_spaces import METHODS, PARAMETERS, Domain, Fixed, Scalar, method_parameters
+from search_spaces import METHODS, MINIMA, PARAMETERS, Domain, Fixed, Scalar, method_parameters
 from search_spaces.common import AVERAGED
 from search_spaces.optimizers import NOISE_FLOOR
 from search_spaces.schedules import GEN, KINDS
@@ -29,16 +29,20 @@ USUAL: dict[str, set[str]] = {
     "input_perturbation": {"weight_decay", "feature_gain"},
     "pate": {"smoothing_sigma", "weight_decay"},
     "composed": {"laplacian_sigma", "smoothing_radius", "weight_decay"},
+    "objective_perturbation": {"weight_decay"},
+    "output_perturbation": {"weight_decay"},
 }
 DOCUMENT = Path(tuner.__file__).parent.parent / "docs" / "experiment.md"
 
 
 def experiment_of(method: str, *overrides: str) -> Experiment:
     text = f"name: my-search\ndataset: {{name: digits}}\ntrainable: {{method: {method}}}\nprivacy: {{epsilon: 4.0}}\n"
-    on_release = [] if method in STEP_METHODS else ["privacy.accounting=release"]
+    needed = [] if method in STEP_METHODS else ["privacy.accounting=release"]
     if method == "pate":
-        on_release = ["privacy.accounting=votes", "dataset.name=mnist_votes"]
-    return parse_experiment(text, [*on_release, *overrides])
+        needed = ["privacy.accounting=votes", "dataset.name=mnist_votes"]
+    if method in MINIMA:
+        needed = ["trainable.batch_size=1261", "trainable.epochs=1"]  # one step on all records of the digits
+    return parse_experiment(text, [*needed, *overrides])
 
 
 class First:
@@ -65,7 +69,7 @@ def made(method: str, parameters: Mapping[str, object]) -> Hyperparameters:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_space_left_out_searches_what_the_method_is_about(method: str, empty: list[str]) -> None:
     experiment = experiment_of(method, *empty)
-    assert set(experiment.space.free) == {"learning_rate"} | USUAL[method]
+    assert set(experiment.space.free) == USUAL[method] | (set() if method in MINIMA else {"learning_rate"})
     domains = dict(experiment.space.parameters)
     prior = recommended(experiment.search.space, experiment)
     assert (
@@ -75,7 +79,7 @@ def test_a_space_left_out_searches_what_the_method_is_about(method: str, empty: 
     )
     for name in USUAL[method]:
         assert domains[name] == PARAMETERS[name].default
-    assert isinstance(domains["max_grad_norm"], Fixed)
+    assert isinstance(domains["feature_clip" if method in MINIMA else "max_grad_norm"], Fixed)
     assert parse_experiment(experiment.to_yaml()) == experiment
 
 
@@ -92,7 +96,12 @@ def test_one_trial_of_a_space_left_out_is_the_shipped_prior_and_the_defaults(met
 
 @pytest.mark.parametrize(
     ("method", "kind"),
-    [(method, kind) for method in METHODS for kind in KINDS if method in STEP_METHODS or kind != GEN],
+    [
+        (method, kind)
+        for method in METHODS
+        for kind in KINDS
+        if method not in MINIMA and (method in STEP_METHODS or kind != GEN)
+    ],
 )
 def test_writing_the_defaults_out_changes_no_trial(method: str, kind: str) -> None:
     kinds = [each for each in KINDS if method in STEP_METHODS or each != GEN]

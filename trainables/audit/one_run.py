@@ -16,7 +16,7 @@ from trainables.audit.canaries import Canaries
 from trainables.charge import NoCharge
 from trainables.engine.clip import clip_factors
 from trainables.engine.objective import Points
-from trainables.engine.step import noise_variance
+from trainables.engine.step import PrivateStep, noise_variance
 from trainables.engine.task_losses import each_loss
 from trainables.engine.update import decoupled_decay
 from trainables.training import PrivateTraining, TrainingSpec
@@ -61,6 +61,8 @@ class Observation:
 
 class WatchedTraining(PrivateTraining):
     """Private training whose noised gradients are shown to `watch`. Everything shown is covered by the claim."""
+
+    _private_step: PrivateStep
 
     def __init__(
         self,

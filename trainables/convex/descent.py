@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from math import hypot
-
 import torch
 from torch import Tensor
 
-from trainables.convex.logistic import LIPSCHITZ, Problem
+from trainables.convex.logistic import Problem
+from trainables.convex.noise import gradient_norm
 from trainables.engine.noise import add_noise
 from trainables.engine.random import Generator, SecureGenerator
 
@@ -29,7 +28,7 @@ def private_descent(
     most √2·√(C² + 1), to which the noise is proportional.
     """
     secret = SecureGenerator() if generator is None else generator
-    deviation = noise_multiplier * LIPSCHITZ * hypot(clip, 1.0) / problem.normaliser
+    deviation = noise_multiplier * gradient_norm(clip) / problem.normaliser
     theta = torch.zeros(problem.dimension, dtype=torch.float64)
     for _ in range(steps):
         gradient = problem.gradient(theta)

@@ -10,15 +10,16 @@ from torch import Tensor
 from trainables.errors import HyperparameterError
 from trainables.release.draw import clipped_rows
 
-__all__ = ["LIPSCHITZ", "Problem", "minimum", "problem_of"]
+__all__ = ["Problem", "minimum", "problem_of"]
 
-LIPSCHITZ = 2**0.5
-"""Largest norm of the gradient of the cross-entropy with respect to the logits: softmax minus a unit vector."""
 _ROUNDS = 200
+_LEAST_TOLERANCE = 1e-12
+_MARGIN = 2.0
+"""Factor by which the computed gradient must be below the tolerance. It covers the rounding of a sum of 10⁶ records."""
 
 
 class Problem:
-    """J(θ) = (1/m)·Σ_i cross-entropy(W·x_i, y_i) + λ/2·‖θ‖², with θ = W flattened, over clipped x_i with a constant 1.
+    """J(θ) = (1/m)·(Σ_i cross-entropy(W·x_i, y_i) + ⟨b, θ⟩) + λ/2·‖θ‖², with θ = W flattened, over clipped x_i.
 
     Args:
         x: clipped features with a last column of ones, shape (n, d), float64.
@@ -26,9 +27,19 @@ class Problem:
         classes: k.
         normaliser: m, a PUBLIC number. It is never the number of records n.
         weight_decay: λ, above 0.
+        tilt: b, shape (k·d,), or None for 0.
     """
 
-    def __init__(self, x: Tensor, y: Tensor, *, classes: int, normaliser: int, weight_decay: float) -> None:
+    def __init__(
+        self,
+        x: Tensor,
+        y: Tensor,
+        *,
+        classes: int,
+        normaliser: int,
+        weight_decay: float,
+        tilt: Tensor | None = None,
+    ) -> None:
         if not 0 < weight_decay < float("inf"):
             raise HyperparameterError(
                 "convex-not-strong",
@@ -37,6 +48,18 @@ class Problem:
             )
         self.x, self.y, self.classes = x, y, classes
         self.normaliser, self.weight_decay = normaliser, weight_decay
+        self.tilt = torch.zeros(self.dimension, dtype=torch.float64) if tilt is None else tilt
+
+    def perturbed(self, tilt: Tensor, *, weight_decay: float) -> Problem:
+        """Return the problem of the same records with another b and λ."""
+        return Problem(
+            self.x,
+            self.y,
+            classes=self.classes,
+            normaliser=self.normaliser,
+            weight_decay=weight_decay,
+            tilt=tilt,
+        )
 
     @property
     def dimension(self) -> int:
@@ -47,13 +70,13 @@ class Problem:
         """Return J(θ)."""
         logits = self.x @ theta.reshape(self.classes, -1).T
         data = torch.nn.functional.cross_entropy(logits, self.y, reduction="sum") / self.normaliser
-        return data + self.weight_decay / 2 * (theta**2).sum()
+        return data + self.tilt @ theta / self.normaliser + self.weight_decay / 2 * (theta**2).sum()
 
     def gradient(self, theta: Tensor) -> Tensor:
         """Return ∇J(θ), shape (k·d,)."""
         logits = self.x @ theta.reshape(self.classes, -1).T
         off = torch.softmax(logits, 1) - torch.nn.functional.one_hot(self.y, self.classes)
-        return (off.T @ self.x).reshape(-1) / self.normaliser + self.weight_decay * theta
+        return ((off.T @ self.x).reshape(-1) + self.tilt) / self.normaliser + self.weight_decay * theta
 
     def hessian(self, theta: Tensor) -> Tensor:
         """Return ∇²J(θ), shape (k·d, k·d)."""
@@ -78,16 +101,22 @@ def problem_of(x: Tensor, y: Tensor, *, classes: int, clip: float, normaliser: i
 def minimum(problem: Problem, *, tolerance: float) -> Tensor:
     """Return θ with ‖∇J(θ)‖ ≤ `tolerance`, which is checked at the end, by damped Newton steps.
 
-    By strong convexity the distance to the minimum is at most tolerance/λ.
+    By strong convexity the distance to the minimum is at most tolerance/λ. No record can make it fail: should Newton
+    not arrive, gradient steps go on, which bring every smooth and strongly convex loss to its minimum.
 
     Raises:
-        ArithmeticError: it was not reached within the rounds, as with a tolerance below the precision of doubles.
+        HyperparameterError: the tolerance is below the precision of doubles.
     """
-    theta = torch.zeros(problem.dimension, dtype=torch.float64)
+    if not tolerance >= _LEAST_TOLERANCE:
+        raise HyperparameterError(
+            "convex-tolerance",
+            f"`tolerance` must be at least {_LEAST_TOLERANCE:g}, the precision of doubles (got {tolerance!r}).",
+        )
+    theta, enough = torch.zeros(problem.dimension, dtype=torch.float64), tolerance / _MARGIN
     for _ in range(_ROUNDS):
         gradient = problem.gradient(theta)
         norm, before = float(gradient.norm()), float(problem.loss(theta))
-        if norm <= tolerance:
+        if norm <= enough:
             return theta
         step = torch.linalg.solve(problem.hessian(theta), gradient)
         size, fall = 1.0, float(gradient @ step)
@@ -96,4 +125,14 @@ def minimum(problem: Problem, *, tolerance: float) -> Tensor:
                 break  # near the minimum, doubles cannot tell the losses apart, but the gradients
             size /= 2
         theta = theta - size * step
-    raise ArithmeticError("no minimum of this precision was found")
+    return _slowly(problem, theta, enough)
+
+
+def _slowly(problem: Problem, theta: Tensor, enough: float) -> Tensor:
+    """Return the end of gradient steps of the safe length: each shortens the distance by 1 − λ/β or more."""
+    beta = float((problem.x**2).sum()) / 2 / problem.normaliser + problem.weight_decay
+    while True:
+        gradient = problem.gradient(theta)
+        if float(gradient.norm()) <= enough:
+            return theta
+        theta = theta - gradient / beta

@@ -8,16 +8,15 @@ noise multiplier σ and sample rate 1 (`docs/guarantees.md`).
 
 from __future__ import annotations
 
-from math import hypot
-
 from torch import Tensor
 
-from trainables.convex.logistic import LIPSCHITZ, Problem, minimum
+from trainables.convex.logistic import Problem, minimum
+from trainables.convex.noise import sensitivity
 from trainables.engine.noise import add_noise
 from trainables.engine.random import Generator, SecureGenerator
 from trainables.errors import GateError
 
-__all__ = ["output_perturbation", "require_convex", "sensitivity"]
+__all__ = ["output_perturbation", "require_convex"]
 
 
 def require_convex(model: str) -> None:
@@ -25,15 +24,9 @@ def require_convex(model: str) -> None:
     if model != "logistic_regression":
         raise GateError(
             "model-not-convex",
-            f"Output perturbation needs a convex loss, which {model} does not have: two data sets that differ in one "
+            f"A perturbed minimum needs a convex loss, which {model} does not have: two data sets that differ in one "
             "record may have far minima. Use logistic_regression, or a method with private steps.",
         )
-
-
-def sensitivity(*, clip: float, normaliser: int, weight_decay: float, tolerance: float) -> float:
-    """Return the largest distance between the computed minima of two data sets that differ by one record."""
-    gradient = LIPSCHITZ * hypot(clip, 1.0)  # the constant 1 is a feature too
-    return (gradient / normaliser + 2 * tolerance) / weight_decay
 
 
 def output_perturbation(

@@ -24,8 +24,8 @@ METHODS: Final[Mapping[str, type[Hyperparameters]]] = {
 }
 """Method name → class of its hyper-parameters. The class also creates the stages of the method."""
 
-STEP_METHODS: Final = {name: kind for name, kind in METHODS.items() if not kind.on_release}
-"""Methods that train by private steps on the records. The others train on a release (`trainables.release`)."""
+STEP_METHODS: Final = {name: kind for name, kind in METHODS.items() if not (kind.on_release or kind.at_once)}
+"""Methods that train by private steps on batches. The others train on a release, or perturb a minimum."""
 
 
 _ADAM_PARAMETERS: Final = frozenset(

@@ -12,7 +12,7 @@ from math import erfc, exp, log1p, sqrt
 from statistics import median_low
 from typing import Final
 
-from search_spaces import PARAMETERS, DomainError, Fixed, parse_domain
+from search_spaces import MINIMA, PARAMETERS, DomainError, Fixed, parse_domain
 from search_spaces.common import AVERAGED
 from search_spaces.domains import is_number
 from search_spaces.optimizers import NOISE_FLOOR, OPTIMIZER, SGD
@@ -130,7 +130,7 @@ def recommended(
 
     `optimizer` is that of the trials; None takes the first one of the space.
     """
-    if experiment.mode_or_default.on_release:
+    if experiment.mode_or_default.on_release or experiment.trainable.method in MINIMA:
         return {}  # the prior was measured for private steps
     optimizer = optimizer or optimizers_of(raw, experiment)[0]
     usually = {"momentum": experiment.trainable.momentum if optimizer == SGD else 0.0}

@@ -23,7 +23,7 @@ def with_defaults(space: SearchSpace, *, method: str) -> SearchSpace:
     """
     named = dict(space.parameters)
     defaults = hyperparameter_defaults(method)
-    usual = {"schedule": Fixed(defaults["schedule"]), "optimizer": Fixed(space.optimizer)}
+    usual = {"schedule": Fixed(ScheduleSettings().kind), "optimizer": Fixed(space.optimizer)}
     left_out: dict[str, Domain] = {
         name: Fixed(value)
         for name, value in defaults.items()

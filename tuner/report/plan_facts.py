@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import exp
 from typing import TYPE_CHECKING
 
+from search_spaces import MINIMA
 from search_spaces.domains import Categorical, Fixed, as_yaml
 from search_spaces.schedules import GEN
 from search_spaces.spaces import DIVIDES
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tuner.plan.plan import Plan
     from tuner.privacy.ledger.state import DatasetState
 
-__all__ = ["plan_text", "plan_warnings", "release_facts", "search_facts"]
+__all__ = ["minimum_facts", "plan_text", "plan_warnings", "release_facts", "search_facts"]
 
 _LARGE_ERROR = 0.02
 """The plan warns if the standard error of a score is above this value, because trials often differ by less."""
@@ -142,6 +143,33 @@ def release_facts(experiment: Experiment, plan: Plan) -> tuple[tuple[str, str], 
         facts.append(("a step of gen", "two releases, gradients and loss probes; they cost what one costs"))
     if not (isinstance(space["clipping"], Fixed) and space["clipping"].value == "automatic"):
         facts.append(("clipping", "`clipping: automatic` goes well with gen, because then C needs no search"))
+    return tuple(facts)
+
+
+def minimum_facts(experiment: Experiment, plan: Plan, *, classes: int) -> tuple[tuple[str, str], ...]:
+    """Return what a perturbed minimum is, and up to which λ objective perturbation raises a smaller one."""
+    if plan.method not in MINIMA:
+        return ()
+    facts = [("a run", "one Gaussian mechanism on all records: a perturbed minimum of a convex loss")]
+    clip = dict(experiment.space.parameters)["feature_clip"]
+    if plan.method == "objective_perturbation" and plan.nominal.noise_multiplier:
+        from trainables.convex.noise import TOLERANCE, objective_noise
+
+        raised = [
+            objective_noise(
+                clip=float(value),
+                classes=classes,
+                normaliser=plan.train_size,
+                weight_decay=0.0,
+                noise_multiplier=plan.nominal.noise_multiplier,
+                tolerance=TOLERANCE,
+            ).weight_decay
+            for value in clip.grid(2)
+        ]
+        ends = " to ".join(f"{value:.2g}" for value in sorted({min(raised), max(raised)}))
+        facts.append(
+            ("least λ", f"{ends}, by the clip: a smaller weight_decay is raised to it, because the proof needs it")
+        )
     return tuple(facts)
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from search_spaces import MINIMA
 from search_spaces.errors import DomainError
 from trainables.data import info
 from trainables.errors import TrainableError
@@ -19,7 +20,7 @@ from tuner.plan.candidates import NO_SEARCH, as_candidate
 from tuner.plan.comparison import Comparison, compare
 from tuner.plan.shapes import rung_steps
 from tuner.report.facts import claim_headline
-from tuner.report.plan_facts import plan_text, plan_warnings, release_facts, search_facts
+from tuner.report.plan_facts import minimum_facts, plan_text, plan_warnings, release_facts, search_facts
 from tuner.report.text import console, plan_panel
 from tuner.study.promotion import each_level
 from tuner.sweep.identity import naming_warnings
@@ -68,6 +69,7 @@ def plan_command(
     datasets = ledger_states(prepared)
     refusal = dataset_refusal(prepared, datasets)
     steps = not prepared.plan.mode.on_release
+    steps = steps and prepared.plan.method not in MINIMA  # these take one step, and no other way to search has them
     compared = _comparison(prepared) if steps else None
     seconds = _guess_wall_time(prepared) if timing and steps else None
     if say is not None:
@@ -112,6 +114,7 @@ def show_plan(prepared: ReadySearch, datasets: Sequence[DatasetState], **more: A
         search=(
             *_stored_release(prepared, datasets),
             *release_facts(prepared.experiment, prepared.plan),
+            *minimum_facts(prepared.experiment, prepared.plan, classes=prepared.about.classes),
             *search_facts(prepared.experiment),
         ),
         **more,

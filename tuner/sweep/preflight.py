@@ -122,8 +122,9 @@ def prepare(
     plan, compared = None, None
     if experiment.is_auto:
         experiment, plan, compared = choose(experiment, request)
-    for augmentation in dict(experiment.space.parameters)["augmentation"].grid(1):
-        check_augmentation(str(augmentation), about.input_shape)
+    augmentation = dict(experiment.space.parameters).get("augmentation")  # a perturbed minimum has none
+    for kind in [] if augmentation is None else augmentation.grid(1):
+        check_augmentation(str(kind), about.input_shape)
     check_metric(experiment.search.metric.name, task=about.task, classes=about.classes)
     return ReadySearch(
         path=path,

@@ -10,9 +10,11 @@ import torch
 from scipy import stats
 from training_fakes import keyed
 
+from trainables.convex import logistic
 from trainables.convex.descent import private_descent
 from trainables.convex.logistic import Problem, minimum, problem_of
-from trainables.convex.output import output_perturbation, require_convex, sensitivity
+from trainables.convex.noise import sensitivity
+from trainables.convex.output import output_perturbation, require_convex
 from trainables.errors import GateError, HyperparameterError
 
 CLIP, TOLERANCE = 1.5, 1e-9
@@ -39,6 +41,20 @@ def test_no_record_moves_the_minimum_further_than_the_noise_covers(decay: float)
     assert 0.1 * bound < largest <= bound
 
 
+def test_a_record_that_the_others_oppose_moves_the_minimum_by_most_of_the_bound() -> None:
+    """The others push it to the wrong label, each along it for a fifth, so that they hardly curve the loss there."""
+    others = 30
+    along = torch.cat([torch.full((others, 1), 0.2), 0.96**0.5 * torch.eye(others)], 1)
+    x, y = torch.cat([along, torch.eye(1, others + 1)]) * 100, torch.tensor([1] * others + [0])
+    decay = 2 * (100**2 + 1) / others
+    with_it, without = (
+        minimum(problem_of(x[:n], y[:n], classes=2, clip=100.0, normaliser=others, weight_decay=decay), tolerance=1e-8)
+        for n in (others + 1, others)
+    )
+    bound = sensitivity(clip=100.0, normaliser=others, weight_decay=decay, tolerance=1e-8)
+    assert 0.6 * bound < float((with_it - without).norm()) <= bound
+
+
 def test_the_gradient_is_that_of_the_loss_and_the_minimum_is_certified() -> None:
     records = [(1.0, 0.2, 0), (-0.4, 1.0, 1), (0.3, -0.9, 1)]
     found = problem(records)
@@ -48,8 +64,15 @@ def test_the_gradient_is_that_of_the_loss_and_the_minimum_is_certified() -> None
     hessian = torch.autograd.functional.hessian(found.loss, theta.detach())
     assert torch.allclose(found.hessian(theta.detach()), hessian, rtol=1e-10)
     assert float(found.gradient(minimum(found, tolerance=TOLERANCE)).norm()) <= TOLERANCE
-    with pytest.raises(ArithmeticError):
+    with pytest.raises(HyperparameterError, match="convex-tolerance"):
         minimum(found, tolerance=0.0)
+
+
+def test_a_solver_that_newton_leaves_goes_on_by_gradient_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No record may decide whether a trial fails."""
+    monkeypatch.setattr(logistic, "_ROUNDS", 0)
+    found = problem([(1.0, 0.2, 0), (-0.4, 1.0, 1)], decay=0.2)
+    assert float(found.gradient(minimum(found, tolerance=TOLERANCE)).norm()) <= TOLERANCE
 
 
 def test_the_noise_is_in_proportion_to_the_sensitivity_and_descent_without_noise_finds_the_minimum() -> None:

@@ -7,6 +7,7 @@ from tuner.experiment.gates.caps import CAP_GATES
 from tuner.experiment.gates.commit import COMMIT_GATES
 from tuner.experiment.gates.data import DATA_GATES
 from tuner.experiment.gates.finding import Draft, Gate
+from tuner.experiment.gates.minima import MINIMA_GATES
 from tuner.experiment.gates.modes import MODE_GATES
 from tuner.experiment.gates.privacy import PRIVACY_GATES
 from tuner.experiment.gates.release import RELEASE_GATES
@@ -25,6 +26,7 @@ GATES: tuple[Gate, ...] = (
     *COMMIT_GATES,
     *MODE_GATES,
     *RELEASE_GATES,
+    *MINIMA_GATES,
     *AUTO_GATES,
     *UNIMODAL_GATES,
 )

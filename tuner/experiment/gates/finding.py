@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from search_spaces import (
+    MINIMA,
     PARAMETERS,
     Domain,
     DomainError,
@@ -76,7 +77,8 @@ class Draft:
         """
         raw: Mapping[str, object] = self.experiment.search.space
         if not raw and self.method is not None:
-            raw = default_space(self.method) if self.experiment.search.trials > 1 else ONE_RUN
+            several = self.experiment.search.trials > 1 or self.method in MINIMA
+            raw = default_space(self.method) if several else ONE_RUN
         try:
             filled = with_prior({**raw, **self._moved}, self.experiment)
             return parse_space(filled, method=self.method, optimizer=self.experiment.trainable.optimizer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from search_spaces import METHODS
+from search_spaces import METHODS, MINIMA
 from trainables.model_names import MODELS
 from tuner.privacy.accountant.filters import VotedLabels
 from tuner.privacy.card.sections.records import GENERATOR
@@ -35,6 +35,8 @@ def _of_steps(subject: Subject) -> list[Assumption]:
     facts, unit = subject.facts, subject.search.unit
     if subject.mode.on_release:
         return _of_release(subject)
+    if subject.search.details.get("method") in MINIMA:
+        return _of_minimum(subject)
     public = "holds: the experiment file sets it, and it does not depend on the number of records in the data"
     clipped = (
         "the gradients of all augmented views of a record are clipped as one vector"
@@ -75,6 +77,32 @@ def _of_votes(subject: Subject) -> list[Assumption]:
         ("noise is Gaussian and fresh", _ASSUMED, f"{GENERATOR}; floating-point numbers are not exactly Gaussian"),
         (subject.search.filter.assumption[0], _LEDGER, subject.search.filter.assumption[1]),
         ("what is computed from the labels reads no vote", _ENGINE, "students get the stored labels, and no vote"),
+    ]
+
+
+def _of_minimum(subject: Subject) -> list[Assumption]:
+    proof = "it is dominated by one Gaussian mechanism (docs/guarantees.md, A perturbed minimum, A perturbed objective)"
+    return [
+        ("a step is one perturbed minimum over all records, at sample rate 1", _ENGINE, proof),
+        (
+            "the loss is convex and smooth, and its L2 coefficient is above 0",
+            _ENGINE,
+            "only logistic regression is admitted; the inputs of a record are clipped, each record by itself",
+        ),
+        (
+            "the solver stops near the minimum",
+            _ENGINE,
+            "it checks the gradient, whose rounding is covered by a factor of 2, and the noise covers the distance",
+        ),
+        (
+            "the normaliser is public",
+            "holds: the experiment file sets it, and it does not depend on the number of records in the data"
+            if subject.facts.public_size_is_public
+            else _ASSUMED,
+            "the public number of records",
+        ),
+        ("noise is Gaussian and fresh", _ASSUMED, f"{GENERATOR}; floating-point numbers are not exactly Gaussian"),
+        (subject.search.filter.assumption[0], _LEDGER, subject.search.filter.assumption[1]),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from search_spaces import MINIMA
 from tuner.privacy.card.curve import claim_curve
 from tuner.privacy.card.sections.section import CardSection, Field, Subject
 from tuner.privacy.card.text import curve_text
@@ -33,6 +34,11 @@ _TWO_RELEASES = (
     "with the noise (g^-2 + l^-2)^(-1/2) costs, which is the noise that is charged"
 )
 
+_MINIMUM = (
+    "A step is one perturbed minimum of a convex loss over all records. It reveals no more than this mechanism does at "
+    "sample rate 1"
+)
+
 
 def _cap(pool: PoolState, claim: tuple[float, float], protects: str) -> dict[str, Any]:
     filter, delta = pool.filter, claim[1]
@@ -54,6 +60,8 @@ def _training(subject: Subject) -> dict[str, Any]:
     values = _cap(found.training, (found.epsilon, found.delta), subject.unit.training)
     if "probe_share" in found.details:
         values["mechanism"] += f". {_TWO_RELEASES}"
+    if found.details.get("method") in MINIMA:
+        values["mechanism"] += f". {_MINIMUM}"
     runs, steps = found.details.get("full_runs"), found.details.get("steps_per_trial")
     if runs is None:
         return values

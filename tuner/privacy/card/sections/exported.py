@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from search_spaces import MINIMA
 from search_spaces.schedules import GEN
 from trainables.engine.schedules import noise_split
 from tuner.errors import VerificationError
@@ -67,7 +68,8 @@ def _releases(mechanism: SampledGaussian, subject: Subject) -> list[dict[str, An
         share = fixed if isinstance(fixed, float) else parameters.get(f"schedule.{GEN}.probe_share")
     number = isinstance(share, float) and 0 < share < 1
     noise = noise_split(mechanism.noise_multiplier, probe_share=share if number else None)
-    releases = [{"release": "clipped sum of gradients", "noise_multiplier": noise.gradient}]
+    what = "perturbed minimum" if subject.search.details.get("method") in MINIMA else "clipped sum of gradients"
+    releases = [{"release": what, "noise_multiplier": noise.gradient}]
     if noise.probe is not None:
         releases.append({"release": "loss probes", "noise_multiplier": noise.probe})
     return releases
