@@ -70,6 +70,34 @@ def test_whole_shuffled_releases_by_brute_force() -> None:
     assert exceeded > 20, "the control"
 
 
+def test_a_randomiser_that_sometimes_reveals_needs_the_part_for_the_local_delta() -> None:
+    """The bound is below 1 here, and the clones alone are exceeded. The law of the counts is exact."""
+    rows, reveals, clone, epsilon = 40, 0.002, 0.4, 1.5
+    one = 1 / (1 + exp(clone))
+    count = np.array([comb(rows - 1, n) * one**n * (1 - one) ** (rows - 1 - n) for n in range(rows)])
+
+    def law(value: np.ndarray) -> np.ndarray:
+        """Law of how many rows show 1 if the record's row shows 0, 1 or a mark of its own with these probabilities."""
+        hidden = np.append(value[0] * count, 0.0) + np.append(0.0, value[1] * count)
+        return np.concatenate([hidden, value[2] * count])
+
+    first = np.array([(1 - reveals) * one, (1 - reveals) * (1 - one), reveals])
+    second = np.array([1 - one, one, 0.0])
+    local = max(divergence(first, second, clone), divergence(second, first, clone))
+    real = max(divergence(law(a), law(b), epsilon) for a, b in ((first, second), (second, first)))
+    counted = clones_delta(epsilon, rows=rows, clone_epsilon=clone)
+    total = counted + (1 + exp(epsilon)) * (rows - 1) * exp(-clone) * local
+    assert real <= total < 1
+    assert real > counted, "the control"
+
+
+@pytest.mark.parametrize("epsilon", [36.0, 37.0, 50.0, 800.0])
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_a_large_epsilon_does_not_hide_that_no_row_may_be_a_clone(epsilon: float, rows: int) -> None:
+    alone = (1 - exp(-1.0) / 2) ** (rows - 1)  # the chance that no clone is like the other value
+    assert clones_delta(epsilon, rows=rows, clone_epsilon=1.0) == pytest.approx(alone, rel=1e-9)
+
+
 @pytest.mark.parametrize(("rows", "epsilon"), [(456, 1.0), (29_305, 1.0), (29_305, 0.25)])
 def test_two_accountants_agree_and_less_noise_is_needed_than_without_the_order(rows: int, epsilon: float) -> None:
     found, clone = calibrate_shuffled(

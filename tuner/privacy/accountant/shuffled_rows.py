@@ -21,6 +21,7 @@ __all__ = ["calibrate_shuffled", "clones_delta", "shuffled_delta", "shuffled_eps
 
 _SPREAD = 12.0
 """Standard deviations of the number of clones that are summed. The tails beyond are added to δ."""
+_LARGEST = 700.0  # ε of a shuffled claim; above it, e^ε is no float, and the local claim is taken
 _TRIED = 48
 _PARTS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
 _GRID = tuple(float(each) for each in np.geomspace(1e-3, 60, 200))
@@ -40,16 +41,17 @@ def clones_delta(epsilon: float, *, rows: int, clone_epsilon: float) -> float:
     low = max(floor(mean - _SPREAD * spread - 40), 0)
     high = min(ceil(mean + _SPREAD * spread + 40), others)
     clones = np.arange(low, high + 1)
-    factor = exp(epsilon) / (1 + exp(epsilon)) if epsilon < 700 else 1.0
-    first = np.floor((clones + 1) * factor) + 1
-    told = binom.sf(first - 2, clones, 0.5) - exp(min(epsilon, 700.0)) * binom.sf(first - 1, clones, 0.5)
+    factor = exp(epsilon) / (1 + exp(epsilon)) if epsilon < _LARGEST else 1.0
+    # k = N + 1 has no counterpart under the other value, so it always counts, even where the factor rounds to 1.
+    first = np.minimum(np.floor((clones + 1) * factor) + 1, clones + 1)
+    told = binom.sf(first - 2, clones, 0.5) - exp(min(epsilon, _LARGEST)) * binom.sf(first - 1, clones, 0.5)
     outside = float(binom.cdf(low - 1, others, rate)) + float(binom.sf(high, others, rate))
     return float((binom.pmf(clones, others, rate) * np.clip(told, 0.0, 1.0)).sum()) + outside
 
 
 def shuffled_delta(epsilon: float, randomiser: NoisyRecords, *, rows: int, clone_epsilon: float) -> float:
     """Return δ of the release at ε. `clone_epsilon` is ε₀, at which the local δ₀ of the randomiser is taken."""
-    lost = (1 + exp(min(epsilon, 700.0))) * (rows - 1) * exp(-clone_epsilon) * randomiser.delta(clone_epsilon)
+    lost = (1 + exp(min(epsilon, _LARGEST))) * (rows - 1) * exp(-clone_epsilon) * randomiser.delta(clone_epsilon)
     return clones_delta(epsilon, rows=rows, clone_epsilon=clone_epsilon) + lost
 
 
@@ -85,7 +87,7 @@ def calibrate_shuffled(
         calibrate_release(clip=clip, label_share=label_share, classes=classes, epsilon=epsilon, delta=delta),
         None,
     )
-    most = _most_clone_epsilon(epsilon, delta, rows=rows)
+    most = _most_clone_epsilon(epsilon, delta, rows=rows) if epsilon < _LARGEST else -inf
     for tried in np.linspace(min(epsilon, most), most, _TRIED) if most > 0 else ():
         clone = float(round(float(tried), 6))
         # Below the ε that is asked for, the clones leave less of δ, but a smaller factor takes it.
