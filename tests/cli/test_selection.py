@@ -150,6 +150,8 @@ def test_no_record_decides_whether_a_winner_is_released(
             real(training, training.step + 1)
         if why == "diverges":
             training._theta = training._theta * float("nan")
+            assert training._average is not None, "a file's default"
+            training._average.update(training._theta)
             training.step = step
         elif training.step != 1 or step > 5:
             raise ValueError("record 17 says secret")
