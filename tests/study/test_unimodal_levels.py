@@ -60,7 +60,7 @@ def layered(points: list[tuple[float, float]], scores: list[float]) -> tuple[Uni
 
 def test_several_parameters_are_sure_together_and_of_one_trial() -> None:
     """Trials on a grid show the top along both. Trials on a line show it along one, however many there are."""
-    grid = np.linspace(0.0, 1.0, 7).tolist()
+    grid = np.linspace(0.0, 1.0, 9).tolist()
     for points, over in (([(x, y) for x in grid for y in grid], True), ([(x, 0.1) for x in grid * 3], False)):
         luck = 0.002 * np.random.default_rng(0).standard_normal(len(points))
         scores = [-((x - 0.5) ** 2) - (y - 0.4) ** 2 + own for (x, y), own in zip(points, luck.tolist(), strict=True)]
