@@ -30,8 +30,7 @@ FAULTS: tuple[Fault, ...] = (
         file="trainables/release/votes.py",
         old="    within = passed & (passed.cumsum(0) <= voting.answers)\n",
         new="    within = passed\n",
-        test="tests/trainables/audit/test_voted.py"
-        "::test_a_sound_draw_is_below_its_claim_and_the_audit_sees_a_part_of_it",
+        test="tests/trainables/audit/test_voted.py::test_a_sound_draw_is_below_its_claim",
     ),
     Fault(
         name="votes-little-noise",
@@ -39,8 +38,7 @@ FAULTS: tuple[Fault, ...] = (
         file="trainables/release/votes.py",
         old="    told = add_noise(flat, standard_deviation=voting.answer_noise, ",
         new="    told = add_noise(flat, standard_deviation=voting.answer_noise / 10, ",
-        test="tests/trainables/audit/test_voted.py"
-        "::test_a_sound_draw_is_below_its_claim_and_the_audit_sees_a_part_of_it",
+        test="tests/trainables/audit/test_voted.py::test_a_sound_draw_is_below_its_claim",
     ),
     Fault(
         name="votes-not-counted",
