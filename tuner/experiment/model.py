@@ -202,12 +202,14 @@ class Experiment(Section):
         """Return a sentence for each allowed setting that weakens the guarantee."""
         found = []
         size = public_train_size(self.dataset_request())
+        known = DATASETS.get(self.dataset.name)
+        if known is not None and known.teachers is not None:  # the records are those of the teachers
+            size = DATASETS[known.budget_owner].public_train_size
         if self.privacy.delta > size**-1.1:
             found.append(
                 f"privacy.delta {self.privacy.delta:g} is above n^-1.1 = {size**-1.1:.2g} for n = {size}"
                 f"{' users' if self.privacy.unit == 'user' else ''}: a smaller delta gives a stronger guarantee"
             )
-        known = DATASETS.get(self.dataset.name)
         if self.privacy.unit == "record" and known is not None and known.record:
             found.append(f"one record of {known.name} is {known.record}")
         if self.trainable.start is not None:

@@ -22,12 +22,14 @@ from trainables.data import (
     check_present,
     info,
     load_records,
+    loading,
     public_train_size,
     public_validation_size,
     records_fingerprint,
     text,
 )
 from trainables.data.divided import divided_records
+from trainables.data.requests import DatasetInfo
 from trainables.data.splits import aside_by_user, contributions
 from trainables.errors import DatasetError
 
@@ -300,6 +302,23 @@ def test_a_word_is_in_one_record_and_a_change_stays_within_its_paragraph(
             made = [_counted(Path(folder), each) for each in (paragraphs, changed)]
         most = max(len(paragraphs[place]), len(changed[place])) // 4
         assert all((one - other).total() <= most for one, other in itertools.permutations(made))
+
+
+def test_a_window_more_moves_no_other_window_across_the_validation_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: a split by the number of the row moves about a tenth of the windows behind it."""
+    info, generator = DATASETS["state_union"], np.random.default_rng(0)
+    x, y = generator.integers(0, 50, (400, 20)).astype(np.float32), generator.integers(0, 50, 400)
+    more = np.insert(x, 100, 1.0, axis=0), np.insert(y, 100, 1)
+
+    def training_windows(known: DatasetInfo, x: np.ndarray, y: np.ndarray) -> Counter[bytes]:
+        arrays = {"x_train": x, "y_train": y, "x_test": x[:5], "y_test": y[:5]}
+        monkeypatch.setattr(loading, "read_arrays", lambda _info, _folder: arrays)
+        found = loading.load_splits(known, DatasetRequest(name="state_union", validation_fraction=0.1))
+        return Counter(a.numpy().tobytes() for a in found.x_train)
+
+    for known, is_sound in ((info, True), (replace(info, record=""), False)):
+        one, other = training_windows(known, x, y), training_windows(known, *more)
+        assert ((one - other).total() + (other - one).total() <= 1) is is_sound
 
 
 def _counted(folder: Path, paragraphs: list[list[str]]) -> Counter[bytes]:

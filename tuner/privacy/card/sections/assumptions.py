@@ -65,8 +65,9 @@ def _of_votes(subject: Subject) -> list[Assumption]:
         (
             "one record moves the votes of at most one teacher",
             _ASSUMED,
-            "each record must have trained one teacher only, and which one must not depend on other records; the votes "
-            "come as a file, so this is not checked",
+            "each record must have trained one teacher only, and without it all others must keep their teachers; "
+            "neither the settings of the teachers nor those of the votes may follow from other records or from the "
+            "votes; the votes come as a file, so this is not checked",
         ),
         (
             "a teacher has one vote on each input",
