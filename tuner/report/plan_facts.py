@@ -226,7 +226,7 @@ def _share(dataset: DatasetState, user: str, block: str) -> Iterator[tuple[str, 
 
 
 def _trains(plan: Plan) -> str:
-    units = "users" if plan.unit == "user" else "training records"
+    units = "users" if plan.unit == "user" else plan.mode.inputs
     return f"{plan.method}, {plan.model} on {plan.dataset} ({plan.train_size} {units}, public)"
 
 

@@ -235,7 +235,7 @@ def guarantee_words(
         protected: whether validation scores have noise, so that the guarantee covers them.
         planned: whether the search has not begun yet.
     """
-    one = "record, whether it trains or validates" if protected else "training record"
+    one = "record, whether it trains or validates" if protected else mode.record
     outside = "Test scores are" if protected else "Validation and test scores are"
     return (
         f"The guarantee of ONE search {'will be' if planned else 'is'} its cap: ε = {epsilon:.10g} at "

@@ -29,6 +29,8 @@ class Mode:
             configuration is trained on the private records and charged.
         on_release: whether the trials train on one noisy copy of the records, which is charged as a whole. If so, no
             trial reads a record or is charged.
+        record: what one record is, for the sentence of the guarantee.
+        inputs: what the trials train on, for plans.
         caps: kinds of privacy filter (cap) that the experiment file may choose; empty if the mode fixes the kind.
         samplers: samplers that the mode allows; empty if it allows all.
         pruners: pruners that the mode allows; empty if it allows all.
@@ -48,6 +50,8 @@ class Mode:
     runs_hidden: bool = False
     searches_public: bool = False
     on_release: bool = False
+    record: str = "training record"
+    inputs: str = "training records"
     caps: tuple[str, ...] = ()
     samplers: tuple[str, ...] = ()
     pruners: tuple[str, ...] = ()
