@@ -33,7 +33,8 @@ and `python -m benchmarks.next_word`.
 - **Choices** are made on validation records, with seeds that are used for nothing else. Only the chosen settings are
   trained with the seeds of the table, on the same training records, and score the test records once. ± is the standard
   deviation over the seeds, as the papers print it; an interval is 95 % (Student's t over the seeds), paired by seed.
-  With one seed there is neither.
+  With one seed there is neither. Three grids of rates (DP-LSSGD, DPLIS, λ) got one more value where a choice was at
+  their end, after some test scores had been seen; the validation scores alone decided it.
 - **Seconds** are those of one training on one thread: processor time, and the wall clock in brackets, on a machine
   that other work shared.
 """
