@@ -175,7 +175,7 @@ def claim_line(epsilon: float, delta: float, totals: Sequence[Total], *, mode: M
     """
     capped = bool(totals) and all(total.cap is not None for total in totals)
     what = "charged run" if mode.searches_public else "search"
-    whom = unit if protected else f"training {unit}"
+    whom = unit if protected else mode.record if unit == "record" else f"training {unit}"
     claimed = f"Claimed: {_amounts(epsilon, delta)} per {whom}, of {'this' if capped else 'ONE'} {what}."
     return f"{claimed} {totals_sentence(totals)}" if totals else claimed
 
