@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from math import prod, sqrt
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from search_spaces import MINIMA
@@ -114,17 +115,41 @@ def audit_command(
         )
         found = audit_run(spec, records, delta=plan.delta, claim=claim)
         moved = _sensitivity(prepared, parameters)
+    return _findings(
+        prepared,
+        parameters=parameters,
+        records="made-up" if public is None else public,
+        mechanism={"sample_rate": _SAMPLE_RATE, "noise_multiplier": _NOISE, "steps": steps},
+        claim=claim,
+        canaries=asdict(found),
+        sensitivity=moved,
+    )
+
+
+def _findings(
+    prepared: ReadySearch,
+    *,
+    mechanism: Mapping[str, object],
+    claim: float,
+    canaries: Mapping[str, Any],
+    sensitivity: Mapping[str, Any],
+    parameters: Mapping[str, object] = MappingProxyType({}),
+    records: str = "made-up",
+) -> dict[str, Any]:
+    """Return the values of an audit. It is fine if neither the canaries nor the sensitivity exceed what is claimed."""
+    plan = prepared.plan
+    explained = canaries["epsilon_at_least"] <= claim and not canaries["unexplained"]
     return {
-        "experiment": prepared.experiment.name,
-        "method": spec.method,
-        "model": spec.model,
-        "parameters": parameters,
-        "records": "made-up" if public is None else public,
-        "mechanism": {"sample_rate": _SAMPLE_RATE, "noise_multiplier": _NOISE, "steps": steps},
+        "experiment": plan.name,
+        "method": plan.method,
+        "model": plan.model,
+        "parameters": dict(parameters),
+        "records": records,
+        "mechanism": dict(mechanism),
         "claim": {"epsilon": claim, "delta": plan.delta, "unit": "record"},
-        "canaries": asdict(found),
-        "sensitivity": moved,
-        "ok": bool(found.epsilon_at_least <= claim and moved["largest_ratio"] <= 1 and not found.unexplained),
+        "canaries": dict(canaries),
+        "sensitivity": {"unit": "record", **sensitivity},
+        "ok": bool(explained and sensitivity["largest_ratio"] <= 1),
     }
 
 
@@ -138,18 +163,7 @@ def _audit_release(prepared: ReadySearch, limit: OneRelease) -> dict[str, Any]:
     claim = limit.claim(plan.delta)
     found = audit_release(randomiser, size=prod(about.input_shape), rows=_RELEASED_ROWS, delta=plan.delta)
     moved = probe_clip(randomiser, input_shape=about.input_shape)
-    return {
-        "experiment": prepared.experiment.name,
-        "method": plan.method,
-        "model": plan.model,
-        "parameters": {},
-        "records": "made-up",
-        "mechanism": limit.body(),
-        "claim": {"epsilon": claim, "delta": plan.delta, "unit": "record"},
-        "canaries": asdict(found),
-        "sensitivity": {"unit": "record", **asdict(moved)},
-        "ok": bool(found.epsilon_at_least <= claim and moved.largest_ratio <= 1),
-    }
+    return _findings(prepared, mechanism=limit.body(), claim=claim, canaries=asdict(found), sensitivity=asdict(moved))
 
 
 def _audit_votes(prepared: ReadySearch, limit: VotedLabels) -> dict[str, Any]:
@@ -165,18 +179,7 @@ def _audit_votes(prepared: ReadySearch, limit: VotedLabels) -> dict[str, Any]:
         queries=each.queries,
         delta=plan.delta,
     )
-    return {
-        "experiment": prepared.experiment.name,
-        "method": plan.method,
-        "model": plan.model,
-        "parameters": {},
-        "records": "made-up",
-        "mechanism": limit.body(),
-        "claim": {"epsilon": claim, "delta": plan.delta, "unit": "record"},
-        "canaries": asdict(found),
-        "sensitivity": {"unit": "record", **asdict(most)},
-        "ok": bool(found.epsilon_at_least <= claim and most.largest_ratio <= 1),
-    }
+    return _findings(prepared, mechanism=limit.body(), claim=claim, canaries=asdict(found), sensitivity=asdict(most))
 
 
 def _audit_minimum(prepared: ReadySearch) -> dict[str, Any]:
@@ -201,26 +204,23 @@ def _audit_minimum(prepared: ReadySearch) -> dict[str, Any]:
     moved = probe_gradient(settings, input_shape=about.input_shape, classes=about.classes)
     claim = epsilon(SampledGaussian(1.0, _MINIMUM_NOISE), 1, plan.delta)
     shown = epsilon(SampledGaussian(1.0, 1 / found.mu_at_least), 1, plan.delta) if found.mu_at_least else 0.0
-    return {
-        "experiment": prepared.experiment.name,
-        "method": plan.method,
-        "model": plan.model,
-        "parameters": parameters,
-        "records": "made-up",
-        "mechanism": {"sample_rate": 1.0, "noise_multiplier": _MINIMUM_NOISE, "steps": 1},
-        "claim": {"epsilon": claim, "delta": plan.delta, "unit": "record"},
-        "canaries": {
-            "canaries": found.runs,
-            "guesses": found.runs,
-            "right": found.right,
-            "delta": plan.delta,
-            "confidence": CONFIDENCE,
-            "epsilon_at_least": shown,
-            "unexplained": None,
-        },
-        "sensitivity": {"unit": "record", **asdict(moved)},
-        "ok": bool(shown <= claim and moved.largest_ratio <= 1),
+    canaries = {
+        "canaries": found.runs,
+        "guesses": found.runs,
+        "right": found.right,
+        "delta": plan.delta,
+        "confidence": CONFIDENCE,
+        "epsilon_at_least": shown,
+        "unexplained": None,
     }
+    return _findings(
+        prepared,
+        parameters=parameters,
+        mechanism={"sample_rate": 1.0, "noise_multiplier": _MINIMUM_NOISE, "steps": 1},
+        claim=claim,
+        canaries=canaries,
+        sensitivity=asdict(moved),
+    )
 
 
 def _public_records(prepared: ReadySearch, file: str, *, most: int) -> Canaries:

@@ -17,7 +17,7 @@ from tuner.privacy.accountant.pld import epsilon_composed, epsilon_curve
 from tuner.privacy.accountant.rdp import divergence
 from tuner.privacy.accountant.run_laws import RunLaw
 
-__all__ = ["UNITS", "Filter", "FixedParts", "Part", "TrialSteps", "Used", "steps_of_runs"]
+__all__ = ["UNITS", "ChargedWhole", "Filter", "FixedParts", "Part", "TrialSteps", "Used", "steps_of_runs"]
 
 UNITS = 10**15
 """Number of Rényi units that make up a Rényi divergence of 1.
@@ -252,3 +252,39 @@ class FixedParts(Filter):
         if not all(isfinite(price) for price, _ in prices):
             return None
         return sum(ceil(price * UNITS) * steps for price, steps in prices)
+
+
+class ChargedWhole(Filter):
+    """Base class of filters whose search is charged as a whole, before its first use of the records.
+
+    Attributes:
+        charged_thing: what is charged as a whole, for the message of a refused request.
+    """
+
+    charged_whole: ClassVar[bool] = True
+    charged_thing: ClassVar[str]
+
+    @property
+    def mechanisms(self) -> tuple[SampledGaussian, ...]:
+        """None: nothing is charged step by step."""
+        return ()
+
+    def left_after(self, mechanism: SampledGaussian, *, steps: int, same: int, units: int, price: int) -> int:
+        """Return 0, because single steps cannot be reserved."""
+        return 0
+
+    def share(self, used: Used, *, units: int) -> float:
+        """Return 0, because single steps are not charged."""
+        return 0.0
+
+    def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
+        """Return (`trials`, `trials`), because no trial is charged by itself."""
+        return trials, trials
+
+    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: float, delta: float) -> float:
+        """Return the claimed ε at `delta`, whatever the trials are."""
+        return self.claim(delta)
+
+    def limit(self, unit: str, mechanism: SampledGaussian) -> str:
+        """Return the limit 0 in words, for the message of a refused request. Single steps cannot be reserved."""
+        return f"0 {unit}, because {self.charged_thing} charged as a whole"

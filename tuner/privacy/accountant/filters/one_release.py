@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import Any, ClassVar, Self
 
-from tuner.privacy.accountant.filters.base import UNITS, Filter, TrialSteps, Used
-from tuner.privacy.accountant.mechanism import SampledGaussian, require_epsilon, require_steps
+from tuner.privacy.accountant.filters.base import UNITS, ChargedWhole
+from tuner.privacy.accountant.mechanism import require_epsilon, require_steps
 from tuner.privacy.accountant.noisy_records import NoisyRecords
 from tuner.privacy.accountant.shuffled_rows import shuffled_epsilon
 
@@ -16,7 +16,7 @@ __all__ = ["OneRelease"]
 
 
 @dataclass(frozen=True)
-class OneRelease(Filter):
+class OneRelease(ChargedWhole):
     """Privacy filter for one release of the records: a fixed number of noisy rows, in a secret random order.
 
     Formal guarantees:
@@ -46,7 +46,7 @@ class OneRelease(Filter):
         "each record once: its features are clipped to the norm clip and get Gaussian noise of the standard deviation "
         "noise; its label goes through randomised response with label_epsilon"
     )
-    charged_whole: ClassVar[bool] = True
+    charged_thing: ClassVar[str] = "a release is"
     randomiser: NoisyRecords
     rows: int
     clone_epsilon: float | None = None
@@ -56,15 +56,6 @@ class OneRelease(Filter):
         if self.clone_epsilon is not None:
             require_epsilon(self.clone_epsilon, name="clone_epsilon")
             object.__setattr__(self, "clone_epsilon", float(self.clone_epsilon))
-
-    @property
-    def mechanisms(self) -> tuple[SampledGaussian, ...]:
-        """None: nothing is charged step by step."""
-        return ()
-
-    def left_after(self, mechanism: SampledGaussian, *, steps: int, same: int, units: int, price: int) -> int:
-        """Return 0, because single steps cannot be reserved."""
-        return 0
 
     def claim(self, delta: float) -> float:
         """Return ε of the release at `delta`; `math.inf` if none is proved."""
@@ -76,26 +67,10 @@ class OneRelease(Filter):
         """Return the Rényi divergence of the release at `order`, in Rényi units."""
         return ceil(self.randomiser.divergence(order) * (1 + 1e-12) * UNITS)
 
-    def share(self, used: Used, *, units: int) -> float:
-        """Return 0, because single steps are not charged."""
-        return 0.0
-
-    def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return (`trials`, `trials`), because trials on the release cost nothing."""
-        return trials, trials
-
-    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: float, delta: float) -> float:
-        """Return the ε of the release at `delta`, whatever the trials are."""
-        return self.claim(delta)
-
     @property
     def summary(self) -> str:
         """Short text for a table: the rows and the noise."""
         return f"one release of {self.rows} rows"
-
-    def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the limit 0 in words, for the message of a refused request. Single steps cannot be reserved."""
-        return f"0 {unit}, because a release is charged as a whole"
 
     def body(self) -> dict[str, Any]:
         """Return the filter as plain JSON, for the ledger."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, isfinite
 from typing import Any, ClassVar, Self
 
 from tuner.errors import InputError
-from tuner.privacy.accountant.filters.base import Filter, Part, TrialSteps, Used
+from tuner.privacy.accountant.filters.base import ChargedWhole, Part
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_steps
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.accountant.selection import epsilon_selection
@@ -17,7 +17,7 @@ __all__ = ["Sealed"]
 
 
 @dataclass(frozen=True)
-class Sealed(Filter):
+class Sealed(ChargedWhole):
     """Privacy filter for a random, hidden number of independent runs, of which only the best is released.
 
     Formal guarantees:
@@ -43,7 +43,7 @@ class Sealed(Filter):
         "the whole search is charged before its first run",
         "the ledger has one entry for the charge, and refuses a second one",
     )
-    charged_whole: ClassVar[bool] = True
+    charged_thing: ClassVar[str] = "a sealed search is"
     mode: ClassVar[str] = "selection"
     law: RunLaw
     at_most: int
@@ -69,10 +69,6 @@ class Sealed(Filter):
         """The mechanisms that a run may use."""
         return tuple(dict(self.runs))
 
-    def left_after(self, mechanism: SampledGaussian, *, steps: int, same: int, units: int, price: int) -> int:
-        """Return 0, because single steps cannot be reserved."""
-        return 0
-
     def claim(self, delta: float) -> float:
         """Return a proved ε of the released winner at `delta`; `math.inf` if none is proved."""
         return epsilon_selection(self.law, self.runs, delta, at_most=self.at_most, ratio=self.ratio)
@@ -80,18 +76,6 @@ class Sealed(Filter):
     def units_at(self, order: float) -> int | None:
         """Return None, because a search with a truncated number of runs has no Rényi bound."""
         return None
-
-    def share(self, used: Used, *, units: int) -> float:
-        """Return 0, because single steps are not charged."""
-        return 0.0
-
-    def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return (`trials`, `trials`), because the search is charged as a whole."""
-        return trials, trials
-
-    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: float, delta: float) -> float:
-        """Return the claimed ε at `delta` for any plan, because the search is charged as a whole."""
-        return self.claim(delta)
 
     @property
     def charged_runs(self) -> tuple[Part, ...]:
@@ -117,10 +101,6 @@ class Sealed(Filter):
     def summary(self) -> str:
         """Name of the filter in one word, for a table."""
         return "sealed"
-
-    def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the limit 0 in words, for the message of a refused request. Single steps cannot be reserved."""
-        return f"0 {unit}, because a sealed search is charged as a whole"
 
     def body(self) -> dict[str, Any]:
         """Return the filter as plain JSON, for the ledger."""

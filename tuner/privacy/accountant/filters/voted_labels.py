@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, isfinite
 from typing import Any, ClassVar, Self
 
 from tuner.errors import InputError
-from tuner.privacy.accountant.filters.base import UNITS, Filter, TrialSteps, Used
-from tuner.privacy.accountant.mechanism import SampledGaussian, is_real_number
+from tuner.privacy.accountant.filters.base import UNITS, ChargedWhole
+from tuner.privacy.accountant.mechanism import is_real_number
 from tuner.privacy.accountant.voted_labels import VotingNoise
 
 __all__ = ["VotedLabels"]
 
 
 @dataclass(frozen=True)
-class VotedLabels(Filter):
+class VotedLabels(ChargedWhole):
     """Privacy filter for one draw of voted labels: at most Q tests, and at most A answers (Confident-GNMax).
 
     Formal guarantees:
@@ -42,7 +42,7 @@ class VotedLabels(Filter):
     mechanism_label: ClassVar[str] = (
         "one Gaussian mechanism per test, on the largest count of a query, and one per answer, on all its counts"
     )
-    charged_whole: ClassVar[bool] = True
+    charged_thing: ClassVar[str] = "voted labels are"
     noise: VotingNoise
     threshold: float
 
@@ -53,15 +53,6 @@ class VotedLabels(Filter):
             )
         object.__setattr__(self, "threshold", float(self.threshold))
 
-    @property
-    def mechanisms(self) -> tuple[SampledGaussian, ...]:
-        """None: nothing is charged step by step."""
-        return ()
-
-    def left_after(self, mechanism: SampledGaussian, *, steps: int, same: int, units: int, price: int) -> int:
-        """Return 0, because single steps cannot be reserved."""
-        return 0
-
     def claim(self, delta: float) -> float:
         """Return ε of all labels together at `delta`; `math.inf` if none is proved."""
         return self.noise.epsilon(delta)
@@ -70,26 +61,10 @@ class VotedLabels(Filter):
         """Return the Rényi divergence of all labels together at `order`, in Rényi units."""
         return ceil(self.noise.divergence(order) * (1 + 1e-12) * UNITS)
 
-    def share(self, used: Used, *, units: int) -> float:
-        """Return 0, because single steps are not charged."""
-        return 0.0
-
-    def trials_that_fit(self, menu: Sequence[TrialSteps], trials: int) -> tuple[int, int]:
-        """Return (`trials`, `trials`), because students cost nothing."""
-        return trials, trials
-
-    def epsilon_of_planned(self, menu: Sequence[TrialSteps], trials: float, delta: float) -> float:
-        """Return the ε of the labels at `delta`, whatever the trials are."""
-        return self.claim(delta)
-
     @property
     def summary(self) -> str:
         """Short text for a table: the limit of answers."""
         return f"at most {self.noise.answers} voted labels"
-
-    def limit(self, unit: str, mechanism: SampledGaussian) -> str:
-        """Return the limit 0 in words, for the message of a refused request. Single steps cannot be reserved."""
-        return f"0 {unit}, because voted labels are charged as a whole"
 
     def body(self) -> dict[str, Any]:
         """Return the filter as plain JSON, for the ledger."""
