@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import ndtr, ndtri, stdtrit
 
 from tuner.study.unimodal.inference.axis import Array
 from tuner.study.unimodal.inference.records import ALONE, Record
@@ -132,7 +132,7 @@ def threshold(alpha: float, looks: int, *, values: int, known: bool = False) -> 
         return normal
     if values < LEAST:
         return inf
-    return float(stats.t.isf(stats.norm.sf(normal), _degrees(values)))
+    return -float(stdtrit(_degrees(values), ndtr(-normal)))
 
 
 def _bonferroni(alpha: float, looks: int) -> float:
@@ -143,7 +143,7 @@ def _bonferroni(alpha: float, looks: int) -> float:
     The number of analyses n is `looks`, rounded up to a power of two.
     """
     blocks = _BLOCK * (_BLOCK + 1) / 2 * 2 ** ceil(log2(looks))
-    return float(stats.norm.isf(alpha / (blocks**2 / 2)))
+    return -float(ndtri(alpha / (blocks**2 / 2)))
 
 
 def deviation_of_neighbours(places: ArrayLike, scores: ArrayLike) -> float:
