@@ -75,6 +75,16 @@ def test_all_files_are_validated_and_the_bad_ones_named(bare: Tune) -> None:
     assert [line.split(":")[1].strip() for line in said.err.splitlines() if "error: " in line] == [bad, worse]
 
 
+def test_validating_finds_code_that_cannot_be_imported_and_warns_of_missing_data(
+    bare: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "[model-not-importable]" in bare("validate", bare.write(trainable__model="nowhere.mine:build"), code=2).err
+    monkeypatch.setenv("DP_TUNER_DATA", str(bare.folder))
+    file = bare.write("mnist.yaml", dataset__name="mnist")
+    assert "[dataset-not-found]" in bare("validate", file).err
+    assert "[dataset-not-found]" in str(bare("plan", file, "--json", "--no-timing").json["warnings"])
+
+
 def test_a_plan_guesses_its_time_makes_nothing_and_reads_no_record(bare: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
     from trainables import data
 

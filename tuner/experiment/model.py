@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from search_spaces import Domain, SearchSpace, parse_space
+from search_spaces.spaces import is_own_method
 from trainables.data import DATASETS, DatasetRequest, data_folder, public_train_size
 from tuner.errors import InputError
 from tuner.experiment.sections import (
@@ -197,6 +198,11 @@ class Experiment(Section):
             return self
         privacy = PrivacySection.model_validate({**self.privacy.model_dump(), "noise_multiplier": noise_multiplier})
         return self.model_copy(update={"privacy": privacy})
+
+    @property
+    def runs_own_code(self) -> bool:
+        """Whether the model or the method is the user's own code."""
+        return ":" in self.trainable.model or is_own_method(self.trainable.method)
 
     def warnings(self) -> tuple[str, ...]:
         """Return a sentence for each allowed setting that weakens the guarantee."""

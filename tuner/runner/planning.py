@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from search_spaces import MINIMA
 from search_spaces.errors import DomainError
-from trainables.data import info
+from trainables.data import DatasetRequest, check_present, info
 from trainables.errors import TrainableError
 from tuner.errors import BudgetRefusedError, TunerError
 from tuner.experiment import find_file, load_experiment
@@ -139,18 +139,31 @@ def _stored_release(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> 
 
 
 def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
-    """Check an experiment file, and its own data files if they are on this machine."""
+    """Check an experiment file, its own data files if they are on this machine, and the user's own code."""
     try:
         path, _ = find_file(name)
         experiment = load_experiment(path, overrides)
         _check_own_files(experiment)
+        if experiment.runs_own_code:
+            check_model(prepare(name, overrides, data_dir=None, need_data=False))
         if experiment.is_auto:  # what else may be chosen is refused by name, and then not taken
             experiment = as_candidate(experiment, NO_SEARCH)
         check_search(experiment, rung_steps(experiment.search.rungs, _MANY_STEPS))
     except (TunerError, TrainableError, DomainError) as error:
         return CheckedFile(valid=False, text=f"error: {error}")
-    warnings = tuple(f"{path}: warning: {warning}" for warning in experiment.warnings())
-    return CheckedFile(valid=True, text=f"{path}: valid", warnings=warnings)
+    warnings = (*experiment.warnings(), *_missing_data(experiment.dataset_request()))
+    return CheckedFile(
+        valid=True, text=f"{path}: valid", warnings=tuple(f"{path}: warning: {warning}" for warning in warnings)
+    )
+
+
+def _missing_data(request: DatasetRequest) -> tuple[str, ...]:
+    """Return a warning if the data are not on this machine. A plan needs only public facts about them."""
+    try:
+        check_present(request)
+    except TrainableError as error:
+        return (f"only a run needs the records, and it would fail: {error}",)
+    return ()
 
 
 def _check_own_files(experiment: Experiment) -> None:
@@ -181,6 +194,7 @@ def _warnings(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> tuple[
     """Return the warnings of a plan, one sentence each. They should be read before the budget is spent."""
     return (
         *prepared.experiment.warnings(),
+        *_missing_data(prepared.request),
         *plan_warnings(prepared.plan),
         *_split_warnings(prepared, datasets),
         *naming_warnings(prepared),

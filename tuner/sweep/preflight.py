@@ -262,8 +262,7 @@ def build_model(
 def find_own_model(experiment: Experiment) -> None:
     """Let the code of a user's own model or method be imported from the current folder."""
     here = str(Path.cwd())
-    own = ":" in experiment.trainable.model or is_own_method(experiment.trainable.method)
-    if own and here not in sys.path:
+    if experiment.runs_own_code and here not in sys.path:
         # The folder is last in the path, so that no file in it hides a library. Ray's workers get the path too.
         sys.path.append(here)
 
