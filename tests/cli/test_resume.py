@@ -25,9 +25,11 @@ LONG: dict[str, object] = {"search__trials": 200, "privacy__epsilon": 60.0}
     ("how", "code", "state"),
     [
         pytest.param(signal.SIGINT, 130, "interrupted", marks=pytest.mark.slow),
+        (signal.SIGTERM, 143, "interrupted"),
+        pytest.param(signal.SIGHUP, 129, "interrupted", marks=pytest.mark.slow),
         (signal.SIGKILL, -signal.SIGKILL, "crashed"),
     ],
-    ids=["ctrl-c", "kill -9"],
+    ids=["ctrl-c", "terminated", "hung up", "kill -9"],
 )
 def test_a_sweep_that_was_cut_off_loses_nothing_that_was_charged_and_goes_on(
     tune: Tune, how: signal.Signals, code: int, state: str
@@ -39,7 +41,7 @@ def test_a_sweep_that_was_cut_off_loses_nothing_that_was_charged_and_goes_on(
     (folder,) = tune.sweeps
     assert process.returncode == code
     assert "Traceback" not in err
-    assert (f"tune resume {folder.name}" in err) == (how is signal.SIGINT)
+    assert (f"tune resume {folder.name}" in err) == (how is not signal.SIGKILL)
     before = tune("status", "tiny", "--json").json["sweeps"][0]
     assert before["state"] == state
     assert before["trials"]["complete"] >= 1

@@ -15,6 +15,7 @@ from tuner.cli.data import tune_data
 from tuner.cli.ray import RAY, ray_command
 from tuner.errors import InputError, SweepInterrupted, TunerError
 from tuner.passwords import hide_password
+from tuner.signals import end_as_ctrl_c, exit_code
 
 __all__ = ["cli", "main"]
 
@@ -55,7 +56,9 @@ class Commands(click.Group):
             _show(error)
             sys.exit(error.exit_code)
         except (click.Abort, KeyboardInterrupt):
-            _fail(SweepInterrupted("interrupted", "interrupted"), SweepInterrupted.exit_code)
+            _fail(SweepInterrupted("interrupted", "interrupted"), exit_code())
+        except SweepInterrupted as error:
+            _fail(error, exit_code())
         except TunerError as error:
             _fail(error, error.exit_code)
         except (TrainableError, DomainError) as error:
@@ -69,7 +72,7 @@ class Commands(click.Group):
 def _fail(error: Exception, code: int) -> None:
     """Print the error and end the program. The message of an interruption does not start with ``error:``."""
     text = hide_password(str(error))  # a library's message may have an address with a password
-    click.echo(text if code == SweepInterrupted.exit_code else f"error: {text}", err=True)
+    click.echo(text if isinstance(error, SweepInterrupted) else f"error: {text}", err=True)
     sys.exit(code)
 
 
@@ -85,7 +88,8 @@ def _show(error: click.ClickException) -> None:
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Ray Tune's own commands are available too: list-trials, list-experiments (lsx), add-note. "
     "The program can also be called as dp-tune and python -m tuner. "
-    "Exit codes: 0 done, 1 failed, 2 bad input, 3 refused by the budget, 130 interrupted (resumable). "
+    "Exit codes: 0 done, 1 failed, 2 bad input, 3 refused by the budget, 130 interrupted (143 by SIGTERM, 129 by "
+    "SIGHUP; resumable). "
     "Every error ends with a code in brackets: tune explain CODE.",
 )
 @click.version_option(__version__, prog_name="dp-tuner")
@@ -123,4 +127,5 @@ for _command in (  # in the order of the help page
 
 def main() -> None:
     """Run the program: the entry point of `tune`, `dp-tune` and `python -m tuner`."""
+    end_as_ctrl_c()
     cli.main(prog_name="tune")

@@ -17,6 +17,7 @@ import ray
 
 from tuner.errors import InputError
 from tuner.executors.base import ExecutorSettings
+from tuner.signals import ENDING, note
 
 __all__ = ["environment", "interruptible", "ray_session"]
 
@@ -73,7 +74,7 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
                 # enter. The path is short, because the path of a socket has at most 107 bytes.
                 parent = tempfile.TemporaryDirectory(prefix="dp-", ignore_cleanup_errors=True)
                 own = {"_temp_dir": f"{stack.enter_context(parent)}/ray"}
-            with _loopback() if address is None else contextlib.nullcontext():
+            with _kept_sigterm(), _loopback() if address is None else contextlib.nullcontext():
                 ray.init(
                     address=address or "local",
                     **own,
@@ -89,6 +90,17 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
         finally:
             if not joined:
                 ray.shutdown()
+
+
+@contextlib.contextmanager
+def _kept_sigterm() -> Iterator[None]:
+    """Restore the handler of SIGTERM at the end. Ray replaces it by one that ends this process as if it had failed."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager
@@ -167,22 +179,29 @@ def _check_fits(settings: ExecutorSettings) -> None:
 
 @contextlib.contextmanager
 def interruptible(on_interrupt: Callable[[], None]) -> Iterator[None]:
-    """Call `on_interrupt` at the first Ctrl-C. The second Ctrl-C raises KeyboardInterrupt as usual.
+    """Call `on_interrupt` at the first Ctrl-C, SIGTERM or SIGHUP. The second one does what it did before.
 
     Python allows signal handlers in the main thread only. In other threads this context manager does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.getsignal(signal.SIGINT)
+    before = {sign: signal.getsignal(sign) for sign in ENDING}
 
-    def handle(_signal: int, _frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, before)
+    def handle(number: int, _frame: FrameType | None) -> None:
+        restore()
+        note(number)
         sys.stderr.write("\nstopping: running trials stop at their next report (press Ctrl-C again to stop at once)\n")
         on_interrupt()
 
-    signal.signal(signal.SIGINT, handle)
+    def restore() -> None:
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
+
+    for sign, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(sign, handle)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        restore()
