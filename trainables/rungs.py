@@ -2,7 +2,7 @@
 
 This module does not import Ray. It writes these files in the folder of a sweep::
 
-    <folder>/trials/<trial_id>/checkpoint/step-00000120.pt     last checkpoint, named after its number of steps
+    <folder>/trials/<trial_id>/checkpoint/step-00000120.pt     the last two checkpoints, named after their steps
     <folder>/operator/operator.log    what is printed and raised behind the wall, for the operator only (mode 0600)
 """
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
+from trainables.checkpoint import is_intact
 from trainables.errors import InfrastructureError, TrainableError, WalledError
 from trainables.wall import behind
 
@@ -27,6 +28,7 @@ __all__ = [
     "TrainingLoop",
     "checkpoint_path",
     "checkpoint_step",
+    "intact_checkpoint",
     "why_lost",
     "writing_checkpoint",
 ]
@@ -35,6 +37,8 @@ OPERATOR_LOG = Path("operator", "operator.log")
 """Log of what is printed and raised behind the wall. Its folder has mode 0700, because its size tells of records."""
 
 _NAME = re.compile(r"step-(\d+)\.pt")
+_KEPT = 2
+"""Number of checkpoints that a trial keeps. If the last one is damaged, the trial continues from the one before."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FEW_BYTES = 1 << 20  # with less free space than this, a checkpoint fails because the disk is full
 
@@ -128,7 +132,7 @@ class TrainingLoop:
         if training is None:
             self._payment = _Payment(self.charge)
             training = self._training = self.make_training(self.spec, self._payment)
-            checkpoint = checkpoint_path(self.folder, self.trial_id)
+            checkpoint = intact_checkpoint(self.folder, self.trial_id)
             if checkpoint is not None:
                 self._load(training, checkpoint)
                 if training.step != self.scored:
@@ -149,7 +153,8 @@ class TrainingLoop:
                 raise InfrastructureError(error.code, error.message) from error
             raise InfrastructureError(
                 "checkpoint-damaged",
-                "The trial's last checkpoint cannot be read. Restore it from a copy before the sweep is resumed.",
+                "The trial's last checkpoint does not fit its training. Restore it from a copy before the sweep is "
+                "resumed.",
             ) from error
 
     def _scores(self, training: Training) -> Advance:
@@ -164,9 +169,8 @@ class TrainingLoop:
                 private.mkdir(mode=0o700, exist_ok=True)
         training.save(path)
         with writing_checkpoint(directory):
-            for old in directory.iterdir():  # only after the new checkpoint is complete
-                if old != path and _NAME.fullmatch(old.name):
-                    old.unlink()
+            for old in _by_step(directory)[_KEPT:]:  # only after the new checkpoint is complete
+                old.unlink()
 
 
 class _Payment:
@@ -216,11 +220,25 @@ def _cause(error: BaseException, directory: Path) -> str:
 
 
 def checkpoint_path(folder: Path, trial_id: str) -> Path | None:
-    """Return the path of a trial's last checkpoint; None without a checkpoint."""
-    directory = _checkpoints(folder, trial_id)
+    """Return the path of a trial's last checkpoint, intact or not; None without a checkpoint."""
+    return next(iter(_by_step(_checkpoints(folder, trial_id))), None)
+
+
+def intact_checkpoint(folder: Path, trial_id: str) -> Path | None:
+    """Return the last checkpoint whose checksum matches. If all are damaged, return the last; None without any.
+
+    A trial that continues from an earlier checkpoint repeats the steps since, and they are charged again.
+    """
+    found = _by_step(_checkpoints(folder, trial_id))
+    return next(filter(is_intact, found), found[0] if found else None)
+
+
+def _by_step(directory: Path) -> list[Path]:
+    """Return the checkpoints in a folder, the last one first."""
     if not directory.is_dir():
-        return None
-    return max((path for path in directory.iterdir() if _NAME.fullmatch(path.name)), key=checkpoint_step, default=None)
+        return []
+    named = (path for path in directory.iterdir() if _NAME.fullmatch(path.name))
+    return sorted(named, key=checkpoint_step, reverse=True)
 
 
 def checkpoint_step(path: Path) -> int:

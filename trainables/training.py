@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +12,7 @@ from torch import Tensor, nn
 from search_spaces import Words
 from trainables import data
 from trainables.charge import Charge, lease_size
+from trainables.checkpoint import read_state, write_state
 from trainables.checks import refuse_illegal
 from trainables.convex.step import MinimumStep
 from trainables.data import Splits
@@ -346,21 +345,11 @@ class PrivateTraining:
         """Write the state atomically, readable by the owner only. Raise InfrastructureError if it cannot be written."""
         state = self.state_dict()  # outside of what counts as the infrastructure, because it asks the model
         with writing_checkpoint(path.parent):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    torch.save(state, file)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(name, path)
-            except BaseException:
-                Path(name).unlink(missing_ok=True)
-                raise
+            write_state(path, state)
 
     def load(self, path: Path) -> None:
-        """Continue from a saved state, without executing code from the file."""
-        self.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"))
+        """Continue from a saved state. Raise InfrastructureError if the file is damaged."""
+        self.load_state_dict(read_state(path))
 
     def _released(self) -> int:
         """Return the number of scores charged so far; 0 if scores are not protected."""
@@ -373,19 +362,15 @@ def _weights_of(checkpoint: Path, *, like: nn.Module) -> dict[str, Tensor]:
     Raises:
         InfrastructureError: the checkpoint cannot be read, or its model is another one. No record was touched.
     """
-    try:
-        state = torch.load(checkpoint, weights_only=True, map_location="cpu")
-        weights: dict[str, Tensor] = state["model"]
-        if {name: value.shape for name, value in weights.items()} != {
-            name: value.shape for name, value in like.state_dict().items()
-        }:
-            raise ValueError("another model")  # noqa: TRY301 - every cause has the same words
-    except Exception as error:
+    state = read_state(checkpoint)
+    weights: dict[str, Tensor] = state["model"]
+    shapes = {name: value.shape for name, value in like.state_dict().items()}
+    if {name: value.shape for name, value in weights.items()} != shapes:
         raise InfrastructureError(
             "checkpoint-damaged",
-            "The checkpoint from which the committed run starts cannot be read. Restore it from a copy, then resume "
-            "the sweep.",
-        ) from error
+            f"The checkpoint {checkpoint}, from which the committed run starts, is of another model. Restore it from a "
+            "copy, then resume the sweep.",
+        )
     return weights
 
 

@@ -14,6 +14,7 @@ from command_fakes import STEPS, Tune
 from safetensors.torch import load_file
 from sealed_fakes import sealed
 
+from trainables.checkpoint import read_state
 from trainables.data import DatasetRequest, load_records
 from trainables.models import build
 from trainables.rungs import checkpoint_path
@@ -51,7 +52,7 @@ def test_nothing_of_the_secret_generator_leaves(look: Tune) -> None:
     path = checkpoint_path(look.sweeps[0], str(exported_trial(look)["id"]))
     assert path is not None
     file = path if path.is_file() else next(each for each in path.iterdir() if each.suffix == ".pt")
-    key = torch.load(file, weights_only=True)["secret"]["key"].numpy().tobytes()
+    key = read_state(file)["secret"]["key"].numpy().tobytes()
     assert len(key) >= 32
     assert key in file.read_bytes(), "it is looked for in the form in which it is stored"
     shown = [each for each in Path("exports").rglob("*") if each.is_file()]

@@ -18,6 +18,7 @@ from command_fakes import STEPS, TINY, Tune
 from held_fakes import edit_plan, edit_yaml, refused
 from optuna.trial import create_trial
 
+from trainables.checkpoint import read_state, write_state
 from trainables.rungs import checkpoint_path
 from tuner.experiment import load_experiment
 from tuner.plan.plan import plan_from
@@ -115,13 +116,10 @@ def test_a_study_with_steps_that_were_not_charged_is_not_exported(
 
 
 def test_a_checkpoint_with_steps_that_were_not_charged_is_not_exported(charged: Tune, scored: list[str]) -> None:
-    import torch
-
     for trial in charged.search_state(charged.sweeps[0].name).trials:
         path = checkpoint_path(charged.sweeps[0], trial)
         assert path is not None
-        state = torch.load(path, weights_only=True)
-        torch.save({**state, "step": STEPS + 1}, path)
+        write_state(path, {**read_state(path), "step": STEPS + 1})
     said = refused(charged, scored, "export", "tiny")
     assert f"only {STEPS} are charged" in said.err
     assert not (charged.folder / "exports").exists()

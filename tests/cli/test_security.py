@@ -22,7 +22,7 @@ def test_what_a_sweep_keeps_is_for_its_account_alone(look: Tune) -> None:
     ledger = look.folder / "dp-tuner" / "ledger.db"
     files = [ledger, ledger.with_name("ledger.db.key"), look.folder / "runs" / "mlflow.db"]
     files += [sweep / "study.journal", sweep / "spool.jsonl", *sweep.glob("trials/*/checkpoint/step-*.pt")]
-    assert len(files) == 7
+    assert len(files) == 9
     folders = [ledger.parent, sweep / "operator", sweep / "trials", *sweep.glob("trials/**/")]
     for path in (*files, *folders):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path

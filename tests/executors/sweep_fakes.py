@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import hashlib
 import logging
 import math
 import os
@@ -140,11 +141,19 @@ class FakeTraining:
             with writing_checkpoint(path.parent):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         part = path.with_suffix(".part")
-        part.write_text(str(self.step))
+        part.write_bytes(with_checksum(str(self.step).encode()))
         part.replace(path)
 
     def load(self, path: Path) -> None:
-        self.step = int(path.read_text())
+        content = path.read_bytes()
+        if content != with_checksum(content[:-32]):
+            raise ValueError(content)
+        self.step = int(content[:-32])
+
+
+def with_checksum(content: bytes) -> bytes:
+    """Return the content of a checkpoint file, as `trainables.checkpoint` writes it."""
+    return content + hashlib.sha256(content).digest()
 
 
 def best_again(trials: Sequence[TrialView]) -> Commitment | None:

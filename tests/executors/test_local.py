@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from tuner.study.storage import exclusive
 from tuner.study.types import StopReason, TrialStatus
 
 
-def test_a_sweep_charges_every_step_once_and_leaves_the_last_checkpoint(tmp_path: Path) -> None:
+def test_a_sweep_charges_every_step_once_and_leaves_the_last_two_checkpoints(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, trials=3)
     assert sweep.run_local().reason is StopReason.DONE
     assert states(sweep) == ["COMPLETE"] * 3
@@ -27,7 +29,7 @@ def test_a_sweep_charges_every_step_once_and_leaves_the_last_checkpoint(tmp_path
         path = checkpoint_path(tmp_path, trial.user_attrs["trial_id"])
         assert path is not None
         assert checkpoint_step(path) == STEPS
-        assert [p.name for p in path.parent.iterdir()] == [path.name]
+        assert {checkpoint_step(each) for each in path.parent.iterdir()} == set(RUNGS[-2:])
 
 
 def test_a_trial_that_raises_is_failed_and_the_sweep_goes_on(tmp_path: Path) -> None:
@@ -87,6 +89,32 @@ def test_a_refused_lease_takes_no_step(tmp_path: Path) -> None:
     assert sweep.draws == 0
     assert "[not-reserved]" in driver.study.trials[0].user_attrs["reason"]
     assert driver.study.trials[0].user_attrs["outcome"] == "LOST", "the ledger refused, whatever the records are"
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[0] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [flip_a_bit, lambda path: os.truncate(path, 3)], ids=["flipped", "truncated"])
+def test_a_trial_continues_from_the_checkpoint_before_a_damaged_one_and_pays_again(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    sweep = Sweep(tmp_path, trials=1, faults={"interrupt_at": 50})
+    with pytest.raises(SweepInterrupted):
+        sweep.run_local()
+    (trial,) = sweep.study().get_trials()
+    last = checkpoint_path(tmp_path, trial.user_attrs["trial_id"])
+    assert last is not None
+    assert checkpoint_step(last) == RUNGS[1]
+    taken = sweep.draws
+    damage(last)
+    resumed = Sweep(tmp_path, trials=1)
+    assert resumed.run_local().reason is StopReason.DONE
+    assert states(resumed) == ["COMPLETE"]
+    assert resumed.draws == taken + STEPS - RUNGS[0], "the steps since the checkpoint before are repeated"
+    assert resumed.ledger.leased() == resumed.draws, "and charged again"
 
 
 def test_ctrl_c_leaves_a_sweep_that_continues(tmp_path: Path) -> None:

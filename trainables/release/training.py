@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from torch import Tensor, nn
 
 from trainables import data
 from trainables.charge import Charge
+from trainables.checkpoint import read_state, write_state
 from trainables.engine.layout import Layout
 from trainables.engine.objective import Plain
 from trainables.engine.schedules import rate_factor
@@ -209,21 +208,11 @@ class ReleasedTraining:
             "public": self._public.get_state(),
         }
         with writing_checkpoint(path.parent):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    torch.save(state, file)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(name, path)
-            except BaseException:
-                Path(name).unlink(missing_ok=True)
-                raise
+            write_state(path, state)
 
     def load(self, path: Path) -> None:
-        """Continue from a saved state, without executing code from the file."""
-        state = torch.load(path, weights_only=True, map_location="cpu")
+        """Continue from a saved state. Raise InfrastructureError if the file is damaged."""
+        state = read_state(path)
         self.step = state["step"]
         self._model.load_state_dict(state["model"])
         self._theta = self._layout.flatten(self._model)

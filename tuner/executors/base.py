@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from trainables.charge import Charge
-from trainables.rungs import OPERATOR_LOG, MakeTraining, checkpoint_path, checkpoint_step
+from trainables.rungs import OPERATOR_LOG, MakeTraining, checkpoint_path, checkpoint_step, intact_checkpoint
 from tuner.errors import SweepInterrupted, TunerError
 from tuner.study.driver import StudyDriver
 from tuner.study.types import Decision, FindCheckpoint, Stop, StopReason, Suggestion, TrialStatus
@@ -122,10 +122,10 @@ def lose(driver: StudyDriver, setup: TrialSetup, trial_id: str, why: str) -> Non
 
 
 def checkpoint_finder(folder: Path) -> FindCheckpoint:
-    """Return a function that returns the step of a trial's last checkpoint, or None if the trial has no checkpoint."""
+    """Return a function that returns the step of the checkpoint from which a trial continues; None without any."""
 
     def find(trial_id: str) -> int | None:
-        path = checkpoint_path(folder, trial_id)
+        path = intact_checkpoint(folder, trial_id)
         return None if path is None else checkpoint_step(path)
 
     return find

@@ -11,9 +11,11 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from trainables.rungs import checkpoint_path, checkpoint_step
+from trainables.checkpoint import read_state
+from trainables.errors import InfrastructureError
+from trainables.rungs import checkpoint_step, intact_checkpoint
 from tuner.errors import LedgerError, TunerError
 from tuner.files import write_text
 from tuner.study.types import Observer
@@ -97,7 +99,7 @@ def require_not_behind(sweep: SweepFolder, ledger: Ledger, charged: SearchState)
         if charged.validation is not None:
             _require(charged, "validation", trial.id, trial.number, trial.scores)
     for folder in sorted(sweep.trials.iterdir()) if sweep.trials.is_dir() else ():
-        path = checkpoint_path(sweep.work, folder.name)
+        path = intact_checkpoint(sweep.work, folder.name)
         if path is not None:
             _require_checkpoint(charged, folder.name, path)
 
@@ -153,13 +155,11 @@ def _require_checkpoint(charged: SearchState, trial: str, path: Path) -> None:
     require_charged(charged, trial, None, checkpoint_step(path))
     if charged.training.account(trial).settled:
         return  # an entry after all of its charges
-    import torch
-
     try:
-        state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu", mmap=True)
+        state = read_state(path)
         steps, scores = max(int(state["step"]), int(state["leased"])), int(state["released"])
-    except Exception:  # noqa: BLE001 - a torn checkpoint ends its trial when the trial loads it
-        return
+    except InfrastructureError:
+        return  # its trial continues from the checkpoint before, or ends
     require_charged(charged, trial, None, steps)
     if charged.validation is not None:
         _require(charged, "validation", trial, None, scores)

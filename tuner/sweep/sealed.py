@@ -196,12 +196,11 @@ def require_trained(model: Path, spec: TrainingSpec, *, trained: bool = True) ->
     The model's file contains a hash of everything that its steps depend on: parameters, seed, number of steps and
     records. This check is needed because the winner's file outside `sealed/` can be edited.
     """
-    import torch
-
+    from trainables.checkpoint import read_state
     from trainables.spec import spec_fingerprint
 
     try:
-        state = torch.load(model, weights_only=True, map_location="cpu")
+        state = read_state(model)
         own = (state["spec"], state["step"]) == (spec_fingerprint(spec), spec.steps if trained else 0)
     except Exception as error:
         raise TunerError(

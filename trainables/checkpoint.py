@@ -1,0 +1,79 @@
+"""Checkpoint files: the state of a training and its checksum. This module imports torch only where it needs it.
+
+`torch.load` does not notice a changed byte. A state with other weights, or with another count of leased steps, must not
+be continued, so the last 32 bytes of a file are the SHA-256 of the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainables.errors import InfrastructureError
+
+__all__ = ["is_intact", "read_state", "write_state"]
+
+_DIGEST = hashlib.sha256().digest_size
+
+
+def write_state(path: Path, state: Mapping[str, Any]) -> None:
+    """Write a state atomically and durably, readable by the owner only.
+
+    Raises:
+        OSError: the disk does not take it. Nothing is left of the file.
+    """
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(dict(state), buffer)
+    content = buffer.getbuffer()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.write(hashlib.sha256(content).digest())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """Return the state in a file, with all tensors on the CPU. No code from the file is executed.
+
+    Raises:
+        InfrastructureError: the file cannot be read, or its checksum does not match.
+    """
+    import torch
+
+    try:
+        content = path.read_bytes()
+        if not _matches(content):
+            raise ValueError("checksum")  # noqa: TRY301 - every cause has the same words
+        state: dict[str, Any] = torch.load(io.BytesIO(content[:-_DIGEST]), weights_only=True, map_location="cpu")
+    except Exception as error:
+        raise InfrastructureError(
+            "checkpoint-damaged",
+            f"The checkpoint {path} is damaged. Restore it from a copy, then resume the sweep.",
+        ) from error
+    return state
+
+
+def is_intact(path: Path) -> bool:
+    """Return whether a file can be read and its checksum matches."""
+    try:
+        return _matches(path.read_bytes())
+    except OSError:
+        return False
+
+
+def _matches(content: bytes) -> bool:
+    return hashlib.sha256(memoryview(content)[:-_DIGEST]).digest() == content[-_DIGEST:]
