@@ -250,13 +250,18 @@ FAILURES: dict[str, str] = {
         "Warnings and errors about records go to the operator's log, and it cannot be written. Free space, or change "
         "the permissions of its folder."
     ),
+    "charge-actor-lost": (
+        "The process that charges the ledger for a cluster's trials died. Ray starts it again, and the trials continue "
+        "from their last checkpoints. Nothing is needed, unless it happens again: then see the driver's machine."
+    ),
     "checkpoint-unwritable": (
         "A trial could not store its checkpoint, so it is lost and what it had not yet used of the budget is given "
         "back. Free space or fix the disk, then resume the sweep."
     ),
     "checkpoint-damaged": (
-        "The last checkpoint of a trial cannot be read, so the trial is lost. Its charges remain. Restore the file "
-        "from a copy before the sweep is resumed, or let the sweep continue with other trials."
+        "No checkpoint of a trial can be read, so the trial is lost. (A trial keeps two, and continues from the earlier "
+        "one if the last is damaged.) Its charges remain. Restore a file from a copy before the sweep is resumed, or "
+        "let the sweep continue with other trials."
     ),
 }
 """The same for failures that are no bad input: those of the infrastructure, and those behind the wall."""

@@ -17,13 +17,17 @@ from ray.tune import Trainable
 from trainables.errors import WalledError
 from trainables.rungs import TrainingLoop, why_lost
 
-__all__ = ["FAILED", "LOST", "METRICS", "REQUEST", "STEP", "TrialTrainable"]
+__all__ = ["AGAIN", "FAILED", "LOST", "METRICS", "REQUEST", "STEP", "TrialTrainable"]
 
 REQUEST = "request"
 STEP = "trial_step"
 METRICS = "trial_metrics"
 FAILED = "trial_failed"
 LOST = "trial_lost"
+AGAIN = "trial_again"
+
+_PASSING = ("charge-actor-lost", "ledger-unavailable")
+"""Codes of errors after which the trial may continue from its checkpoint, as after the loss of its worker."""
 
 
 class TrialTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
@@ -43,7 +47,7 @@ class TrialTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         except WalledError:
             return {FAILED: True}
         except Exception as error:  # noqa: BLE001 - it cannot depend on a record (`TrainingLoop.advance`)
-            return {LOST: why_lost(error)}
+            return {LOST: why_lost(error), AGAIN: getattr(error, "code", None) in _PASSING}
         return {STEP: rung.step, METRICS: rung.metrics}
 
     def reset_config(self, new_config: Mapping[str, TrainingLoop]) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import optuna
-from ledger_fakes import FileLedger
+from ledger_fakes import FileCharge, FileLedger
 
 from search_spaces.domains import Suggest
 from trainables.charge import Charge
@@ -156,6 +156,22 @@ def with_checksum(content: bytes) -> bytes:
     return content + hashlib.sha256(content).digest()
 
 
+@dataclass(frozen=True)
+class KilledCharge(FileCharge):
+    """Charge whose process is killed once in the fifth lease of a trial: before it is written, or after."""
+
+    after: bool = False
+
+    def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
+        flag = Path(f"{self.ledger.path}.{self.trial}.killed")
+        dies = self.leased() == 4 * LEASE and not flag.exists()
+        if not dies or self.after:
+            super().lease(steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier)
+        if dies:
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 def best_again(trials: Sequence[TrialView]) -> Commitment | None:
     """Return the configuration of the best trial, for a committed run."""
     best = best_trial(trials, mode="max")
@@ -277,8 +293,10 @@ class Sweep:
     def run_local(self, driver: StudyDriver | None = None) -> Stop:
         return LocalExecutor().run(driver or self.driver(), self.setup())
 
-    def run_ray(self, driver: StudyDriver | None = None, **options: object) -> Stop:
-        return EXECUTORS["ray"](ExecutorSettings(**options)).run(driver or self.driver(), self.setup())
+    def run_ray(
+        self, driver: StudyDriver | None = None, charge_for: ChargeFor | None = None, **options: object
+    ) -> Stop:
+        return EXECUTORS["ray"](ExecutorSettings(**options)).run(driver or self.driver(), self.setup(charge_for))
 
 
 def facts(study: optuna.Study) -> list[tuple[int, str, dict[str, object], dict[int, float], float | None]]:

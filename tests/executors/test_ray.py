@@ -15,6 +15,7 @@ from sweep_fakes import (
     STEPS,
     FakeSpec,
     FakeTraining,
+    KilledCharge,
     MostRunning,
     Recorder,
     Sweep,
@@ -57,6 +58,20 @@ def test_a_lost_worker_goes_on_from_its_checkpoint_and_pays_again(tmp_path: Path
     assert sweep.run_ray().reason is StopReason.DONE
     assert states(sweep) == ["COMPLETE"] * 2
     assert sweep.draws == sweep.ledger.leased() == 2 * STEPS + LEASE
+    assert sweep.ledger.outstanding() == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [False, True], ids=["before the charge", "after it"])
+def test_a_killed_charge_actor_is_a_lost_worker(tmp_path: Path, ray_two_slots: None, after: bool) -> None:
+    recorder = Recorder()
+    sweep = Sweep(tmp_path, trials=2, observers=(recorder,))
+    stop = sweep.run_ray(charge_for=lambda trial: KilledCharge(sweep.ledger, trial, after=after))
+    assert stop.reason is StopReason.DONE
+    assert states(sweep) == ["COMPLETE"] * 2, [view.reason for view in recorder.finished]
+    # The checkpoint of step 40 is as new as the request that was cut off, so only that request is paid again.
+    assert sweep.draws == 2 * STEPS
+    assert sweep.ledger.leased() == 2 * STEPS + after * 2 * LEASE
     assert sweep.ledger.outstanding() == {}
 
 
@@ -279,7 +294,7 @@ def test_a_trial_that_ray_gives_up_is_asked_for_again_after_growing_pauses(monke
     assert sum(pauses) >= 60.0, "a machine that is gone is noticed within a minute, not at once"
     assert driver.restarts == ray_runner.MAX_LOST_WORKERS, "each time what is repeated is reserved again"
     bridge.lost(f"r{ray_runner.MAX_LOST_WORKERS}")
-    assert driver.ended == [ray_runner._LOST]
+    assert "last allowed restart" in driver.ended[0]
     assert bridge.suggest("last") == "FINISHED"
     assert bridge.stop is not None
 
@@ -334,6 +349,16 @@ def test_a_report_whose_checkpoint_the_driver_does_not_see_stops_the_search(
         assert isinstance(bridge.error, TunerError)
         assert bridge.error.code == "checkpoint-unseen"
         assert bridge.suggest("r1") == "FINISHED", "no other trial starts"
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_only_a_passing_failure_of_the_infrastructure_is_tried_again(again: bool) -> None:
+    driver = OneTrial()
+    bridge = driver.bridge()
+    bridge.suggest("r0")
+    assert not bridge.result("r0", {"trial_lost": "the disk is full", "trial_again": again})
+    assert driver.ended == ([] if again else ["the disk is full"])
+    assert (bridge.suggest("r1") == "FINISHED") != again
 
 
 def test_a_report_between_two_losses_ends_the_pauses_growth(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,14 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from trainables.charge import Charge
+from trainables.errors import InfrastructureError
 
 __all__ = ["ActorCharge", "start_charge_actor"]
+
+_BACK_WITHIN = 60.0
+"""Seconds within which an actor that died must answer again."""
+
+_PAUSE = 0.2
 
 
 class ChargeActor:
@@ -32,7 +39,8 @@ class ChargeActor:
 class ActorCharge:
     """`Charge` for workers on any machine of the cluster. It forwards every call to the charge actor.
 
-    No request is sent twice. If a reply is lost, the requested steps may be charged although no worker uses them.
+    No request is sent twice: one that was cut off may have been charged, and the ledger cannot tell by whom. The trial
+    is then lost, as if its worker had died, and continues from its checkpoint, with new charges for what it repeats.
 
     Attributes:
         actor: name of the actor.
@@ -45,24 +53,43 @@ class ActorCharge:
     charge: Charge
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
-        """Charge `steps` durably before this method returns. Errors of the ledger are raised here."""
+        """Charge `steps` durably before this method returns. Errors of the ledger are raised here.
+
+        Raises:
+            InfrastructureError: the actor died.
+        """
         self._ask("lease", steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier)
 
     def leased(self) -> int:
         """Return how many steps were charged so far."""
-        return int(self._ask("leased"))
+        return self._read("leased")
 
     def restarts(self) -> int:
         """Return how often the trial was interrupted after its first lease."""
-        return int(self._ask("restarts"))
+        return self._read("restarts")
 
     def release(self, count: int = 1, *, noise: float) -> None:
-        """Charge `count` protected scores durably before this method returns. Errors of the ledger are raised here."""
+        """Charge `count` protected scores durably before this method returns. Errors of the ledger are raised here.
+
+        Raises:
+            InfrastructureError: the actor died.
+        """
         self._ask("release", count, noise=noise)
 
     def released(self) -> int:
         """Return how many protected scores were charged so far."""
-        return int(self._ask("released"))
+        return self._read("released")
+
+    def _read(self, method: str) -> int:
+        """Return a count of the ledger. Ray starts an actor that died again, and this waits for it up to a minute."""
+        until = time.monotonic() + _BACK_WITHIN
+        while True:
+            try:
+                return int(self._ask(method))
+            except InfrastructureError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_PAUSE)
 
     def _ask(self, method: str, *arguments: int, **named: float) -> Any:  # noqa: ANN401 - the method's answer
         actor = ray.get_actor(self.actor, namespace=self.namespace)
@@ -73,6 +100,11 @@ class ActorCharge:
             if isinstance(error.cause, Exception):
                 raise error.cause from None
             raise
+        except ray.exceptions.RayActorError as error:
+            raise InfrastructureError(
+                "charge-actor-lost",
+                "The process that charges the ledger died. Its trials continue from their last checkpoints.",
+            ) from error
 
 
 def start_charge_actor(name: str, namespace: str) -> ray.actor.ActorHandle:

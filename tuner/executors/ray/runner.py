@@ -21,7 +21,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from trainables.rungs import TrainingLoop
-from trainables.trial import FAILED, LOST, METRICS, REQUEST, STEP, TrialTrainable
+from trainables.trial import AGAIN, FAILED, LOST, METRICS, REQUEST, STEP, TrialTrainable
 from tuner.errors import TunerError
 from tuner.executors.base import (
     ExecutorSettings,
@@ -42,7 +42,6 @@ from tuner.study.types import Stop, Suggestion
 __all__ = ["RayExecutor"]
 
 _NAMESPACE = "dp-tuner"
-_LOST = "its worker was lost again after the last allowed restart"
 _PATIENCE = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """Pauses in seconds before the consecutive restarts of a trial that lost its worker, one pause per restart.
 
@@ -190,14 +189,17 @@ class _Bridge:
         trial_id = self._ours[ray_id]
         if self.over or not self._has_it(ray_id):
             return False
-        self._placed[trial_id].lost_in_a_row = 0
         with self._guard():
             if FAILED in result:
                 self.driver.raised(trial_id)
                 return False
+            if result.get(AGAIN):
+                self.lost(ray_id, str(result[LOST]))
+                return False
             if LOST in result:
                 lose(self.driver, self.setup, trial_id, str(result[LOST]))
                 return False
+            self._placed[trial_id].lost_in_a_row = 0
             prefix = f"{METRICS}/"
             metrics = {
                 key.removeprefix(prefix): float(value) for key, value in result.items() if key.startswith(prefix)
@@ -206,7 +208,7 @@ class _Bridge:
             return act(self.driver, trial_id, int(result[STEP]), metrics)
         return False
 
-    def lost(self, ray_id: str) -> None:
+    def lost(self, ray_id: str, why: str = "its worker was lost") -> None:
         """Schedule the restart of a trial that lost its worker, or lose it after too many restarts."""
         trial_id = self._ours[ray_id]
         if self.over or not self._has_it(ray_id):
@@ -218,7 +220,7 @@ class _Bridge:
             placed.again_at = time.monotonic() + _PATIENCE[min(placed.lost_in_a_row, len(_PATIENCE)) - 1]
             return
         with self._guard():
-            lose(self.driver, self.setup, trial_id, _LOST)
+            lose(self.driver, self.setup, trial_id, f"after the last allowed restart: {why}")
 
     def _has_it(self, ray_id: str) -> bool:
         """Return whether a Ray trial has one of our running trials, which was not given to another one since."""
