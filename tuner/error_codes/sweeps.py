@@ -41,6 +41,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "checkpoint-unreadable": "The file with the winning model cannot be read. Restore it from a copy.",
         "first-trials-failed": "The first trials of the search all failed, so the search stopped before it spent more. "
         "See operator.log in the sweep's folder, fix the cause, then resume.",
+        "ray-gone": "Ray's process on the driver's machine died, often for want of memory. Charged steps stay charged. "
+        "Resume the sweep.",
         "ray-failed": "Ray Tune stopped with an error of its own. Charged steps stay charged. Resume the sweep.",
         "spool-busy": "Another process is writing the records of this sweep. Wait until it ends, or stop it with `tune "
         "stop`.",

@@ -35,6 +35,7 @@ from tuner.executors.base import (
 )
 from tuner.executors.ray.charge import ActorCharge, start_charge_actor
 from tuner.executors.ray.session import interruptible, ray_session
+from tuner.executors.ray.watchdog import RayGone, watched
 from tuner.study.driver import StudyDriver
 from tuner.study.storage import exclusive
 from tuner.study.types import Stop, Suggestion
@@ -107,6 +108,7 @@ class _Bridge:
         self.setup = setup
         self.error: Exception | None = None
         self.interrupted = False
+        self.ray_gone = False
         self.stop: Stop | None = None
         self.charge_actor = f"charge-actor-{uuid.uuid4().hex}"
         self._concurrent = concurrent_trials
@@ -126,6 +128,15 @@ class _Bridge:
     def interrupt(self) -> None:
         """Stop every trial after Ctrl-C."""
         self.interrupted = True
+
+    def gone(self) -> None:
+        """End the run because Ray's process on this machine died."""
+        self.ray_gone = True
+        self.error = self.error or TunerError(
+            "ray-gone",
+            "Ray's process on this machine (raylet) died, so no trial can run here. All charges remain, and a resume "
+            "continues from the last checkpoints. If the machine ran out of memory, lower `concurrent_trials`.",
+        )
 
     def suggest(self, ray_id: str) -> dict[str, object] | str | None:
         """Return the configuration of a Ray trial, or ``FINISHED``, or None if Ray must ask again later."""
@@ -321,14 +332,17 @@ def _fit(bridge: _Bridge, resources: Mapping[str, float]) -> None:
         ),
     )
     try:
-        with interruptible(bridge.interrupt):
+        with watched(bridge.gone), interruptible(bridge.interrupt):
             tuner.fit()
+    except RayGone:
+        pass  # `run` raises the error that says so
     except tune.TuneError as error:
         # If the driver failed, `run` raises the driver's error, which says more than Ray's.
         if not bridge.over:
             raise TunerError("ray-failed", f"Ray Tune failed: {error}") from error
     finally:
-        ray.kill(charge_actor)
+        if not bridge.ray_gone:
+            ray.kill(charge_actor)
         shutil.rmtree(scratch, ignore_errors=True)
 
 
