@@ -259,9 +259,9 @@ FAILURES: dict[str, str] = {
         "back. Free space or fix the disk, then resume the sweep."
     ),
     "checkpoint-damaged": (
-        "No checkpoint of a trial can be read, so the trial is lost. (A trial keeps two, and continues from the earlier "
-        "one if the last is damaged.) Its charges remain. Restore a file from a copy before the sweep is resumed, or "
-        "let the sweep continue with other trials."
+        "No checkpoint of a trial can be read, so the trial is lost. (A trial keeps two, and continues from the "
+        "earlier one if the last is damaged.) Its charges remain. Restore a file from a copy before the sweep is "
+        "resumed, or let the sweep continue with other trials."
     ),
 }
 """The same for failures that are no bad input: those of the infrastructure, and those behind the wall."""
