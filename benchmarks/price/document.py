@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from itertools import pairwise, product
-from math import sqrt
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -25,9 +24,8 @@ from benchmarks.price.tables import measure as tabulate
 from benchmarks.price.workloads import EPSILONS as WORKLOAD_EPSILONS
 from benchmarks.price.workloads import WORKLOADS
 from benchmarks.prior.records import checksums
-from trainables.data import DATASETS as SHIPPED
 from trainables.data import DatasetRequest, public_train_size
-from trainables.model_sizes import dimension_of, family_of
+from trainables.model_sizes import family_of
 from tuner.plan.prices import ARMS as PRICED
 
 __all__ = ["DATASETS", "PATH", "measure"]
@@ -100,17 +98,10 @@ def trained(known: Mapping[Run, Outcome]) -> list[dict[str, Any]]:
     for (name, workload), epsilon in product(WORKLOADS.items(), WORKLOAD_EPSILONS):
         own = {run: out for run, out in known.items() if (run.workload, run.epsilon) == (name, epsilon)}
         scores = {arm: [out.validation for run, out in own.items() if run.arm == arm] for arm in (*PRICED, "oracle")}
-        single = known.get(Run(workload=name, arm="oracle", epsilon=epsilon, seed=1))
-        if single is None:
-            continue
-        about = SHIPPED[workload.dataset]
         size = public_train_size(DatasetRequest(name=workload.dataset))
-        dimension = dimension_of(workload.model, input_shape=about.input_shape, classes=about.classes) or 1
-        steps = workload.epochs * size / workload.batch_size
         rows += [
             {
                 "arm": arm,
-                "noise": round(single.noise_multiplier / workload.batch_size * sqrt(dimension * steps), 4),
                 "trials": 1 if arm in ("prior", "middle", "gen") else workload.trials,
                 "axes": len(workload.space),
                 "family": family_of(workload.model),
@@ -120,7 +111,7 @@ def trained(known: Mapping[Run, Outcome]) -> list[dict[str, Any]]:
                 "price": round(fmean(scores["oracle"]) - fmean(scores[arm]), 3),
             }
             for arm in PRICED
-            if scores[arm]
+            if scores[arm] and scores["oracle"]
         ]
     return rows
 
@@ -132,7 +123,6 @@ def write(
     searches = [
         {
             "arm": search.arm,
-            "noise": round(each.noise, 4),
             "trials": 1 if search.arm in ("prior", "middle") else TRIALS,
             "axes": search.case.axes,
             "family": search.case.family,

@@ -22,11 +22,11 @@ def plant(patch: pytest.MonkeyPatch, best: str) -> None:
     """Let one candidate be two points better than no search on every measured data set."""
     rows = tuple(
         MeasuredSearch(
-            arm=arm, noise=noise, trials=3, axes=1, family="linear", train_size=1000, dataset=f"{number}", epsilon=1.0,
-            price=price,
+            arm=arm, trials=3, axes=1, family="linear", train_size=1000, dataset=f"{number}",
+            epsilon=epsilon, price=price,
         )
         for number in range(12)
-        for noise in (0.1, 0.3, 1.0, 3.0, 10.0)
+        for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0)
         for arm, price in (("prior", 3.0), (best, 1.0))
     )  # fmt: skip
     patch.setattr("tuner.plan.comparison.shipped_prices", lambda: Prices(provenance={}, searches=rows))

@@ -40,8 +40,7 @@ privacy: {epsilon: 3.0, delta: 1e-5, accounting: auto}
 search: {trials: 4, space: {learning_rate: {log_uniform: [0.1, 10]}, max_grad_norm: default}}
 """
 BOTH = "search.space={learning_rate: default, max_grad_norm: default}"
-NOISE = 1.0
-AT = Situation(noise=NOISE, trials=12, axes=2, family="linear", train_size=1000)
+AT = Situation(epsilon=1.0, trials=12, axes=2, family="linear", train_size=1000)
 HARMLESS = {"commit": 0.0, "full_runs": 0.0, "composition": 0.0, "selection": 0.0, "gen": 0.0}
 
 
@@ -62,16 +61,16 @@ _PLANS: dict[str, Plan] = {}
 
 
 def row(arm: str, price: float, dataset: str, **changes: object) -> MeasuredSearch:
-    values: dict[str, Any] = {"noise": NOISE, "trials": 12, "axes": 2, "family": "linear", "train_size": 1000}
-    return MeasuredSearch(**(values | {"epsilon": 1.0, "arm": arm, "price": price, "dataset": dataset} | changes))
+    values: dict[str, Any] = {"epsilon": 1.0, "trials": 12, "axes": 2, "family": "linear", "train_size": 1000}
+    return MeasuredSearch(**(values | {"arm": arm, "price": price, "dataset": dataset} | changes))
 
 
 def measured(gains: dict[str, float], *, datasets: int = 12, **changes: object) -> Prices:
     """Prices in which each arm is better than no search by its gain, on every data set and near every setting."""
     rows = [
-        row(arm, 2.0 + number / 10 - gain, f"set {number}", noise=noise, **changes)
+        row(arm, 2.0 + number / 10 - gain, f"set {number}", epsilon=epsilon, **changes)
         for number in range(datasets)
-        for noise in (0.1, 0.3, 1.0, 3.0, 10.0)
+        for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0)
         for arm, gain in {"prior": 0.0, **gains}.items()
     ]
     return Prices(provenance={}, searches=tuple(rows))
@@ -89,8 +88,8 @@ def refusals(*overrides: str) -> dict[str, str]:
 # -- expected prices --------------------------------------------------------------------------------------------------
 
 
-def test_rows_near_the_noise_decide_and_a_data_set_has_one_vote() -> None:
-    rows = [row("commit", 1.0, name) for name in "abcd"] + [row("commit", 9.0, name, noise=1000.0) for name in "abcd"]
+def test_rows_near_the_budget_decide_and_a_data_set_has_one_vote() -> None:
+    rows = [row("commit", 1.0, name) for name in "abcd"] + [row("commit", 9.0, name, epsilon=1000.0) for name in "abcd"]
     near = expected_price(rows, "commit", AT)
     assert near is not None
     assert near.value == pytest.approx(1.0, abs=0.01)
@@ -126,7 +125,7 @@ def test_what_two_arms_lose_alike_cancels_in_pairs() -> None:
 
 def test_far_settings_have_no_expected_price_and_another_family_a_doubtful_one() -> None:
     rows = [row("commit", 1.0, f"{number}") for number in range(12)]
-    for other in ({"noise": 100.0}, {"axes": 22}, {"train_size": 10**7}):
+    for other in ({"epsilon": 100.0}, {"axes": 22}, {"train_size": 10**7}):
         assert expected_price(rows, "commit", Situation(**(asdict(AT) | other))) is None
     own = expected_price(rows, "commit", AT)
     foreign = expected_price(rows, "commit", Situation(**(asdict(AT) | {"family": "convolutional"})))
@@ -136,13 +135,13 @@ def test_far_settings_have_no_expected_price_and_another_family_a_doubtful_one()
     assert foreign.error > 1.3 * own.error
 
 
-GOOD = {"arm": "commit", "noise": 1.0, "trials": 12, "axes": 2, "family": "linear", "train_size": 900,
+GOOD = {"arm": "commit", "trials": 12, "axes": 2, "family": "linear", "train_size": 900,
         "dataset": "adult", "epsilon": 1.0, "price": 0.41}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"arm": "magic"}, {"noise": 0.0}, {"noise": "1"}, {"price": None}, {"family": "logistic"}, {"trials": 0},
+    [{"arm": "magic"}, {"epsilon": 0.0}, {"epsilon": "1"}, {"price": None}, {"family": "logistic"}, {"trials": 0},
      {"dataset": ""}, {"more": 1}, {"price": 101.0}],
 )  # fmt: skip
 def test_a_file_of_prices_with_one_wrong_value_is_refused(change: dict[str, object]) -> None:
@@ -174,7 +173,7 @@ def test_with_the_shipped_prices_the_choice_is_not_worse_than_no_search_on_a_dat
         one, searched = arms["prior"][0], set(arms) - {"prior", "middle"}
         rows = [each for each in shipped_prices().searches if each.dataset != one.dataset]
         trials = max((each.trials for arm in searched for each in arms[arm]), default=1)
-        facts = {name: getattr(one, name) for name in ("noise", "axes", "family", "train_size")}
+        facts = {name: getattr(one, name) for name in ("epsilon", "axes", "family", "train_size")}
         at = Situation(trials=trials, **facts)
         best = best_arm({arm: expected_gain(rows, arm, "prior", at) for arm in searched}) or "prior"
         prices = [sum(each.price for each in arms[arm]) / len(arms[arm]) for arm in (best, "prior")]
@@ -229,8 +228,8 @@ def test_what_was_not_measured_is_not_chosen() -> None:
 
 def test_the_rows_of_a_data_set_can_be_left_out() -> None:
     rows = measured({"commit": 0.0}).searches
-    planted = tuple(row("commit", -99.0, "digits", noise=noise) for noise in (0.1, 0.3, 1.0, 3.0, 10.0))
-    own = tuple(row("prior", 2.0, "digits", noise=noise) for noise in (0.1, 0.3, 1.0, 3.0, 10.0))
+    planted = tuple(row("commit", -99.0, "digits", epsilon=epsilon) for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0))
+    own = tuple(row("prior", 2.0, "digits", epsilon=epsilon) for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0))
     prices = Prices(provenance={}, searches=(*rows, *planted, *own))
 
     def gain() -> Expected | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import log, sqrt
+from math import log
 from typing import TYPE_CHECKING
 
 from search_spaces.domains import Fixed
@@ -167,7 +167,7 @@ def _compared(
 ) -> Comparison:
     rows = [row for row in prices.searches if row.dataset != left_out()]
     single = planned[NO_SEARCH].plan
-    at = None if single is None else _situation(experiment, request, single)
+    at = None if single is None else _situation(experiment, request, single.epsilon)
     found = []
     for name, each in planned.items():
         if each.plan is None:
@@ -201,19 +201,17 @@ def _priced(row: CandidateRow, rows: Sequence[MeasuredSearch], at: Situation | N
     return replace(row, price=price, gain=gain)
 
 
-def _situation(experiment: Experiment, request: DatasetRequest, single: Plan) -> Situation | None:
+def _situation(experiment: Experiment, request: DatasetRequest, epsilon: float) -> Situation | None:
     """Return the public facts on which prices depend, or None if the number of parameters is not known."""
     try:
         about = info(request)
     except DatasetError:
         return None
     model, frozen = experiment.trainable.model, experiment.trainable.freeze
-    dimension = dimension_of(model, input_shape=about.input_shape, classes=about.outputs, frozen=frozen)
-    if dimension is None:
-        return None
-    step = single.nominal.noise_multiplier / single.batch_size * sqrt(dimension)
+    if dimension_of(model, input_shape=about.input_shape, classes=about.outputs, frozen=frozen) is None:
+        return None  # the prior does not know it either
     return Situation(
-        noise=step * sqrt(single.steps_per_trial),
+        epsilon=epsilon,
         trials=experiment.search.trials,
         axes=max(1, len(written_space(experiment).searched)),
         family=family_of(model),

@@ -11,11 +11,14 @@ from tuner.plan.prices.measured import MeasuredSearch
 
 __all__ = ["Expected", "Situation", "best_arm", "expected_gain", "expected_price"]
 
-_NOISE = log(3.0)
+_BUDGET = log(3.0)
 _SIZE = log(10.0)
 _TRIALS = log(3.0)
-"""Widths of the kernels in the logarithms of the noise, the number of records and the number of trials. At a factor
-of exp(width) from the setting, a row has the weight e^−½. They are set by hand and not fitted."""
+"""Widths of the kernels in the logarithms of ε times the number of records, the number of records and the number of
+trials. At a factor of exp(width) from the setting, a row has the weight e^−½. They are set by hand and not fitted.
+
+ε times records, because the noise of a mean over n records goes like 1/(ε·n). The length of the noise in all
+parameters, r·√T, foretells gains less well on data sets that are left out: most of its directions matter to nobody."""
 _AXIS = 0.85
 """Factor of a row's weight for each searched parameter more or less."""
 _FAMILY = 0.5
@@ -30,7 +33,7 @@ _LEAST_NEAR = 1.0
 class Situation:
     """PUBLIC facts about a search on which its price depends; see `MeasuredSearch`."""
 
-    noise: float
+    epsilon: float
     trials: int
     axes: int
     family: str
@@ -90,7 +93,7 @@ def best_arm(gains: Mapping[str, Expected | None]) -> str | None:
 
 def _weight(row: MeasuredSearch, at: Situation) -> float:
     away = [
-        log(row.noise / at.noise) / _NOISE,
+        log(row.epsilon * row.train_size / (at.epsilon * at.train_size)) / _BUDGET,
         log(row.train_size / at.train_size) / _SIZE,
     ]
     if row.arm not in ("prior", "gen", "middle"):  # these have one trial, whatever a search would have

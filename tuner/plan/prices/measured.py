@@ -29,8 +29,6 @@ class MeasuredSearch(_Strict):
 
     Attributes:
         arm: how it searched, one of `ARMS`.
-        noise: r·√T of ONE run with the whole budget, where r = noise multiplier / batch size · √(trainable parameters)
-            and T is its number of steps.
         trials: number of trials; 1 without a search.
         axes: number of searched parameters, also for an arm that does not search.
         family: family of the model (`search_spaces.prior.FAMILIES`).
@@ -41,7 +39,6 @@ class MeasuredSearch(_Strict):
     """
 
     arm: Arm
-    noise: _Positive
     trials: _Count
     axes: _Count
     family: Literal["linear", "convolutional", "recurrent", "attention", "other"]
@@ -53,7 +50,7 @@ class MeasuredSearch(_Strict):
     @property
     def situation(self) -> tuple[object, ...]:
         """What searches must have in common to be compared as a pair."""
-        return self.dataset, self.family, self.train_size, self.epsilon, self.noise, self.axes
+        return self.dataset, self.family, self.train_size, self.epsilon, self.axes
 
 
 class Prices(_Strict):
