@@ -189,5 +189,21 @@ HELD_OUT: Mapping[str, Workload] = {
         judged=(1.0, 3.0, 8.0),
         left_out=_WHOLE_TRIALS,
     ),
+    "speakers": Workload(
+        title="Who said a paragraph (11 presidents, 2 000 words), logistic regression: rate and clip searched",
+        dataset="speakers",
+        own_file=True,
+        batch_size=256,
+        epochs=10,
+        space=_RATE_AND_CLIP,
+        middle=_ONE,
+        grid=_GRID,
+        fixed={},
+        bar=1.0,
+        judged=(1.0, 3.0, 8.0),
+        left_out=_WHOLE_TRIALS,
+        seeds=3,
+        repeats=1,
+    ),
 }
 """Workloads that are run once, at the end. The shipped prior and the measured prices have not seen these data sets."""
