@@ -142,10 +142,15 @@ def tune_report(name: str, out: Path | None, storage: str) -> None:
 
 
 @click.command("ui")
-@click.option("--uri", default="sqlite:///runs/mlflow.db", show_default=True, help="Tracking store to show.")
+@click.argument("name", required=False)
+@storage_option
+@click.option("--uri", help="Tracking store to show (default: that of the sweep NAME, or mlflow.db among the sweeps).")
 @click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True)
-def tune_ui(uri: str, port: int) -> None:
-    """Serve MLflow's web pages on this machine. Ctrl-C stops the server."""
+def tune_ui(name: str | None, storage: str, uri: str | None, port: int) -> None:
+    """Serve MLflow's web pages on this machine, or only the runs of the sweep NAME. Ctrl-C stops the server."""
     from tuner.recorder.ui import serve_ui
+    from tuner.sweep.folder import find_sweep
+    from tuner.sweep.status import tracked_runs
 
-    sys.exit(serve_ui(uri, port=port))
+    runs = None if name is None else tracked_runs(find_sweep(Path(storage), name))
+    sys.exit(serve_ui(uri or (f"sqlite:///{storage}/mlflow.db" if runs is None else runs.uri), port=port, runs=runs))

@@ -102,6 +102,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger-driver-missing": 'A PostgreSQL ledger needs psycopg. Run pip install "dp-tuner[postgres]".',
         "ledger-url": "A ledger is an SQLite file (sqlite:///FILE) or a PostgreSQL database "
         "(postgresql://user@host/database).",
+        "ledger-folder-missing": "A ledger that is given by its path must be in a folder that exists. A mistyped path "
+        "would otherwise start a new ledger, which knows no earlier search.",
         "ledger-url-password": "The ledger's URL is stored in every sweep and shown in MLflow, so it may not contain a "
         "password. Put the password into ~/.pgpass or PGPASSWORD.",
         "sample-rate-out-of-range": "A sample rate is the expected batch size divided by the public number of training "

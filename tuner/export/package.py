@@ -97,7 +97,13 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     charged = charged_search(sweep, ledger, release_name(sweep) if released else sweep.id)
     require_writer(ledger.user(), charged.user, sweep.id)  # the card is recorded at the end
     if charged.status == "open" or (released and state_of(sweep) in {*RUNNING, *RESUMABLE}):
-        state = sweep.read_status().get("state")
+        state = state_of(sweep)
+        if state in RUNNING:
+            raise InputError(
+                "sweep-not-finished",
+                f"{sweep.id} cannot be exported while it runs. Wait until it ends (tune watch {sweep.id}), or end it "
+                f"with: tune stop {sweep.id}",
+            )
         fix = (
             ""
             if plan.mode.runs_hidden

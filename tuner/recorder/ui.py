@@ -10,22 +10,38 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
 import click
 
 from tuner.errors import InputError
 from tuner.recorder.mlflow_store import absolute_uri, connect
 
-__all__ = ["serve", "serve_ui"]
+__all__ = ["TrackedRuns", "serve", "serve_ui"]
 
 _SECONDS_TO_END = 5.0  # for a server, after a signal
 _SECONDS_TO_LOOK = 0.2  # between two checks of a stop
 _PAGE = "#/experiments?workflowType=machine_learning"  # MLflow's default view, for language models, shows no runs
 
 
-def serve_ui(uri: str, *, port: int) -> int:
+@dataclass(frozen=True, kw_only=True)
+class TrackedRuns:
+    """The runs of one sweep in MLflow: address, experiment, the sweep's id, and the objective that sorts them."""
+
+    uri: str
+    experiment: str
+    sweep: str
+    metric: str
+    ascending: bool
+
+
+def serve_ui(uri: str, *, port: int, runs: TrackedRuns | None = None) -> int:
     """Serve a tracking store's MLflow pages to this machine only, and return the server's exit code.
+
+    The page that is printed shows the given runs, the best one first, or all experiments.
 
     If `uri` is a tracking server, nothing is started, and the address of the server's own pages is printed.
 
@@ -34,7 +50,8 @@ def serve_ui(uri: str, *, port: int) -> int:
     """
     store = absolute_uri(uri)
     if store.startswith(("http://", "https://")):
-        click.echo(f"{store.rstrip('/')}/{_PAGE}   (the pages of the tracking server; nothing was started)")
+        page = _PAGE if runs is None else _page_of(connect(store), runs)
+        click.echo(f"{store.rstrip('/')}/{page}   (the pages of the tracking server; nothing was started)")
         return 0
     if store.startswith("sqlite:///") and not Path(store.removeprefix("sqlite:///")).exists():
         raise InputError(
@@ -42,10 +59,27 @@ def serve_ui(uri: str, *, port: int) -> int:
             f"No tracking store found at {uri}. Run a search first, or choose one with `--uri`.",
         )
     _require_free(port)
-    connect(store)  # creates or migrates the database before the server's processes open it together
-    click.echo(f"http://127.0.0.1:{port}/{_PAGE}   (Ctrl-C ends)")
+    client = connect(store)  # creates or migrates the database before the server's processes open it together
+    click.echo(f"http://127.0.0.1:{port}/{_PAGE if runs is None else _page_of(client, runs)}   (Ctrl-C ends)")
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store, "--host", "127.0.0.1"]
     return serve([*command, "--port", str(port)])
+
+
+def _page_of(client: Any, runs: TrackedRuns) -> str:  # noqa: ANN401 - mlflow has no types that mypy could follow
+    found = client.get_experiment_by_name(runs.experiment)
+    if found is None:
+        raise InputError(
+            "tracking-store-not-found",
+            f"MLflow has no experiment {runs.experiment!r} at {runs.uri}. Send the records with: tune sync "
+            f"{runs.sweep}",
+        )
+    query = {
+        "workflowType": "machine_learning",
+        "searchFilter": f"tags.`dp_tuner.sweep` = '{runs.sweep}'",
+        "orderByKey": f"metrics.`{runs.metric}`",
+        "orderByAsc": str(runs.ascending).lower(),
+    }
+    return f"#/experiments/{found.experiment_id}/runs?{urlencode(query)}"
 
 
 def serve(command: Sequence[str]) -> int:

@@ -115,6 +115,7 @@ def _next_commands(sweep: SweepFolder, *, has_best: bool, state: str, private: b
         f"tune export {name}{where}{out}",
         f"tune verify exports/{name}/privacy_card.json",
         f"tune report {name}{where}",
+        f"tune ui {name}{where}",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 import statistics
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from tuner.report.plan_facts import minimum_facts, plan_text, plan_warnings, rel
 from tuner.report.text import console, plan_panel
 from tuner.study.promotion import each_level
 from tuner.sweep.identity import naming_warnings
-from tuner.sweep.preflight import ReadySearch, check_model, prepare, running_own_model
+from tuner.sweep.preflight import ReadySearch, check_addresses, check_model, prepare, running_own_model
 from tuner.sweep.registration import dataset_refusal, ledger_states, ledger_user, require_origin
 from tuner.sweep.releases import release_to_use
 from tuner.sweep.settings import split_of
@@ -63,6 +64,7 @@ def plan_command(
         set's cap.
     """
     prepared = prepare(file, overrides, data_dir=data_dir, need_data=False)
+    check_addresses(prepared.experiment)
     check_search(prepared.experiment, prepared.plan.rungs)
     check_model(prepared)
     require_origin(prepared)
@@ -83,7 +85,9 @@ def plan_command(
             user=ledger_user(prepared) if datasets else "",
         )
         if refusal is None:
-            say(f"next: tune run {file}{''.join(f' --set {shlex.quote(each)}' for each in overrides)}")
+            known = data_dir in (None, os.environ.get("DP_TUNER_DATA"))
+            data = "" if known else f" --data-dir {shlex.quote(str(data_dir))}"
+            say(f"next: tune run {file}{''.join(f' --set {shlex.quote(each)}' for each in overrides)}{data}")
     values = {
         "claim": _headline(prepared, datasets),
         **prepared.plan.as_dict(),
@@ -143,6 +147,7 @@ def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
     try:
         path, _ = find_file(name)
         experiment = load_experiment(path, overrides)
+        check_addresses(experiment)
         _check_own_files(experiment)
         if experiment.runs_own_code:
             check_model(prepare(name, overrides, data_dir=None, need_data=False))

@@ -63,11 +63,14 @@ class RunResult:
 
 
 def check_machines(prepared: ReadySearch, options: RunOptions) -> None:
-    """Check the machines of the cluster that `--address` names. Raise an InputError if one cannot run the trials."""
+    """Check this machine, or those of the cluster that `--address` names. Raise an InputError if one is too small."""
     from tuner.sweep.cluster_check import require_cluster
+    from tuner.sweep.own_machine import check_own_machine
 
     if options.address is not None and not options.local:
         options.say(require_cluster(prepared, options.address))
+    elif found := check_own_machine(prepared.experiment.resources, local=options.local):
+        options.say(found)
 
 
 class _StopOnRequest(Observer):

@@ -232,7 +232,8 @@ class StudyDriver:
         if nominal is not None:
             if nominal not in stored(self.study, active.trial).intermediate_values:
                 active.trial.report(score, nominal)
-            if self._is_pruned(active):
+            # The pruner learns of a last score too, but a trial that has run to its end is complete.
+            if self._is_pruned(active) and step < active.shape.steps:
                 decision = Decision.PRUNE
                 active.problem = self._candidates.why(active.trial)
             elif (

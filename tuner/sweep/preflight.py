@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ReadySearch",
     "build_model",
+    "check_addresses",
     "check_model",
     "check_startable",
     "check_tracking",
@@ -140,11 +141,8 @@ def prepare(
 
 def check_startable(prepared: ReadySearch) -> None:
     """Raise an InputError if an option, an address, a folder or the model would fail later, after the charge."""
-    from tuner.privacy.ledger.ledger import Ledger
-
     experiment = prepared.experiment
-    check_tracking(experiment.tracking.uri)
-    Ledger.exists(experiment.ledger)  # refuses what is not the address of a ledger
+    check_addresses(experiment)
     check_search(experiment, prepared.plan.rungs)
     check_model(prepared)
     storage = Path(experiment.storage)
@@ -159,6 +157,14 @@ def check_startable(prepared: ReadySearch) -> None:
 def _gains(experiment: Experiment) -> Sequence[object]:
     """Return gains on the first layer that trials on a release may have."""
     return dict(experiment.space.parameters).get("feature_gain", Fixed(1.0)).grid(2)
+
+
+def check_addresses(experiment: Experiment) -> None:
+    """Raise an InputError if MLflow's address or the ledger's cannot be used. Nothing is opened."""
+    from tuner.privacy.ledger.stores import require_folder
+
+    check_tracking(experiment.tracking.uri)
+    require_folder(experiment.ledger, made=Path(experiment.storage))
 
 
 def check_tracking(uri: str) -> None:

@@ -12,6 +12,7 @@ from tuner.study.types import StopReason
 from tuner.sweep.folder import is_held, read_json
 
 if TYPE_CHECKING:
+    from tuner.recorder.ui import TrackedRuns
     from tuner.sweep.folder import SweepFolder
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "resume_command",
     "state_of",
     "storage_option",
+    "tracked_runs",
 ]
 
 
@@ -114,7 +116,25 @@ def request_stop(sweep: SweepFolder) -> str:
             f"{sweep.id}: running trials finish, and no new one starts. A committed run that has not started does not "
             f"start, so nothing is released. Resume with: {resume_command(sweep)}"
         )
-    return f"{sweep.id}: running trials finish, no new one starts, and the rest of the budget is kept"
+    return (
+        f"{sweep.id}: running trials finish, no new one starts, and the rest of the budget is kept. Resume with: "
+        f"{resume_command(sweep)}"
+    )
+
+
+def tracked_runs(sweep: SweepFolder) -> TrackedRuns:
+    """Return where MLflow has the runs of the sweep."""
+    from tuner.recorder.mlflow_store import absolute_uri
+    from tuner.recorder.ui import TrackedRuns
+
+    experiment = load_experiment(sweep.experiment)
+    return TrackedRuns(
+        uri=absolute_uri(experiment.tracking.uri),
+        experiment=experiment.tracking.experiment or experiment.name,
+        sweep=sweep.id,
+        metric=experiment.search.metric.name,
+        ascending=experiment.search.metric.mode == "min",
+    )
 
 
 def storage_option(sweep: SweepFolder) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
@@ -11,10 +10,10 @@ from sqlalchemy.exc import ArgumentError
 from tuner.errors import InputError
 from tuner.passwords import hide_password
 from tuner.privacy.ledger.stores.postgresql import Postgres
-from tuner.privacy.ledger.stores.sqlite import Sqlite
+from tuner.privacy.ledger.stores.sqlite import Sqlite, default_url
 from tuner.privacy.ledger.stores.store import Backend, Store
 
-__all__ = ["Backend", "Store", "absolute_url", "default_url", "open_store", "store_exists"]
+__all__ = ["Backend", "Store", "absolute_url", "default_url", "open_store", "require_folder", "store_exists"]
 
 
 def open_store(url: str, *, create: bool) -> Store:
@@ -32,10 +31,11 @@ def absolute_url(url: str) -> str:
     return _backend(url).url
 
 
-def default_url() -> str:
-    """Return the URL of the default ledger. It is the same in every folder, so that no folder hides a charge."""
-    home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return f"sqlite:///{Path(home).expanduser().absolute()}/dp-tuner/ledger.db"
+def require_folder(url: str, *, made: Path) -> None:
+    """Raise an InputError if the URL is malformed, or names a file in a folder that neither exists nor is `made`."""
+    backend = _backend(url)
+    if isinstance(backend, Sqlite):
+        backend.require_folder(made=made.absolute())
 
 
 def _backend(url: str) -> Backend:

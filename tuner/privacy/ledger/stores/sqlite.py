@@ -70,6 +70,19 @@ class Sqlite(Backend):
                 f"The ledger {self._path} cannot be opened ({error.strerror}). Give this user access to its folder.",
             ) from error
 
+    def require_folder(self, *, made: Path | None = None) -> None:
+        """Raise an InputError if the folder does not exist: a mistyped one would start a ledger without history.
+
+        The folder of the default ledger, and the folder `made` that a command makes first, may be missing.
+        """
+        folder = self._path.parent
+        if not (folder.is_dir() or self.url == default_url() or folder == made):
+            raise InputError(
+                "ledger-folder-missing",
+                f"The ledger's folder {folder} does not exist, so a new ledger there would know no earlier search. "
+                "Correct the path, or make the folder first.",
+            )
+
     def create(self) -> None:
         """Create an empty ledger under a temporary name, then link it into place. So no unfinished file is visible.
 
@@ -77,7 +90,10 @@ class Sqlite(Backend):
         """
         path = self._path
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self.url == default_url():
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            else:
+                self.require_folder()
             with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
                 draft = Path(folder) / "draft.db"
                 _write_draft(draft, self.key_path)
@@ -189,6 +205,12 @@ class Sqlite(Backend):
             )
         self._size = found.st_size
         return found.st_dev, found.st_ino
+
+
+def default_url() -> str:
+    """Return the URL of the default ledger. It is the same in every folder, so that no folder hides a charge."""
+    home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return f"sqlite:///{Path(home).expanduser().absolute()}/dp-tuner/ledger.db"
 
 
 def _path_of(url: str) -> Path:
