@@ -113,6 +113,7 @@ for _command in (  # in the order of the help page
     sweeps.tune_ls,
     sweeps.tune_cp,
     sweeps.tune_report,
+    sweeps.tune_compare,
     search.tune_export,
     search.tune_train,
     checks.tune_verify,

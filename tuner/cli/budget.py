@@ -74,6 +74,7 @@ def budget_show(ledger: str, dataset: str | None) -> tuple[dict[str, Any], str]:
     "Default: the order stays as it is.",
 )
 @click.option("--new", is_flag=True, help="Accept a data set whose name is similar to the name of another data set.")
+@click.option("--yes", is_flag=True, help="Accept a cap below what the searches have committed already.")
 @_answers
 def budget_set(ledger: str, **cap: Any) -> tuple[dict[str, Any], str]:  # noqa: ANN401 - arguments of set_cap
     """Set the cap of a data set. Only the data's owner should do this. The ledger keeps all earlier caps."""

@@ -1,4 +1,4 @@
-"""Commands that show and control sweeps: status, watch, show, stop, sync, report, ui, ls, cp."""
+"""Commands that show and control sweeps: status, watch, show, stop, sync, report, compare, ui, ls, cp."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tuner.cli.options import json_option, name_argument, print_answer, print_js
 from tuner.cli.ray import ray_command
 
 __all__ = [
+    "tune_compare",
     "tune_cp",
     "tune_ls",
     "tune_report",
@@ -139,6 +140,27 @@ def tune_report(name: str, out: Path | None, storage: str) -> None:
     from tuner.sweep.folder import find_sweep
 
     click.echo(f"wrote {write_report(find_sweep(Path(storage), name), out)}")
+
+
+@click.command("compare", short_help="Write an interactive page about one sweep, or several side by side.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="compare.html",
+    show_default=True,
+    help="The page.",
+)
+@storage_option
+def tune_compare(names: tuple[str, ...], out: Path, storage: str) -> None:
+    """Write an interactive page: ε against score, settings that differ, and charts of all trials of the sweeps NAME.
+
+    The page is one file that loads nothing. Hover shows a trial, drag zooms, and headings sort.
+    """
+    from tuner.report.status import write_comparison
+    from tuner.sweep.folder import find_sweep
+
+    click.echo(f"wrote {write_comparison([find_sweep(Path(storage), name) for name in names], out)}")
 
 
 @click.command("ui")

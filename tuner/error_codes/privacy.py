@@ -92,6 +92,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "the file that `tune export` wrote.",
     },
     2: {
+        "cap-below-committed": "The searches on the data set have committed more than the new cap, so no search could "
+        "start. What is committed stays. Add --yes to set the cap all the same.",
         "share-not-found": "The user has no share to revoke. Check the names of the user and of the data set.",
         "release-invalid": "The numbers of a release must be finite and above 0, with two classes or more, and some "
         "noise must give the requested ε. Correct `privacy.release`, `privacy.epsilon` or `privacy.delta`.",

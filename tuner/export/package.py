@@ -97,8 +97,8 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     charged = charged_search(sweep, ledger, release_name(sweep) if released else sweep.id)
     require_writer(ledger.user(), charged.user, sweep.id)  # the card is recorded at the end
     if charged.status == "open" or (released and state_of(sweep) in {*RUNNING, *RESUMABLE}):
-        state = state_of(sweep)
-        if state in RUNNING:
+        now = state_of(sweep)
+        if now in RUNNING:
             raise InputError(
                 "sweep-not-finished",
                 f"{sweep.id} cannot be exported while it runs. Wait until it ends (tune watch {sweep.id}), or end it "
@@ -111,7 +111,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         )
         raise InputError(
             "sweep-not-finished",
-            f"{sweep.id} cannot be exported before it has ended (it is {state}). Resume it with: tune resume "
+            f"{sweep.id} cannot be exported before it has ended (it is {now}). Resume it with: tune resume "
             f"{sweep.id}{fix}.",
         )
     request = experiment.dataset_request(data_dir)

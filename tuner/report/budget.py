@@ -56,17 +56,24 @@ def budget_values(url: str, dataset: str | None) -> dict[str, Any]:
 
 
 def set_cap(
-    url: str, dataset: str, *, epsilon: float, delta: float, order: str | None = None, new: bool = False
+    url: str,
+    dataset: str,
+    *,
+    epsilon: float,
+    delta: float,
+    order: str | None = None,
+    new: bool = False,
+    yes: bool = False,
 ) -> dict[str, Any]:
     """Set a data set's cap, and return its state.
 
     The ledger is created if it does not exist. A data set that is part of a larger one, such as `cifar10_10k2k`,
     shares the budget of the larger one. `order` is the order of a Rényi filter that is used in addition to the sum of
     claims: a number, `auto` or `none`. With None, the order does not change. With `new`, a name that looks misspelt is
-    accepted.
+    accepted, and with `yes` a cap below what is committed.
 
     Raises:
-        InputError: a number is out of range, or the name looks misspelt.
+        InputError: a number is out of range, the name looks misspelt, or more is committed already.
         BudgetRefusedError: the order would change while a search counts against the cap.
     """
     require_dataset(dataset)
@@ -91,6 +98,14 @@ def set_cap(
     before = ledger.cap(owner)
     if order is None and before is not None:
         asked = before.order
+    spent = ledger.dataset_state(owner)
+    if not yes and (epsilon < spent.committed_epsilon or delta < spent.committed_delta):
+        raise InputError(
+            "cap-below-committed",
+            f"The searches on {owner} have committed ε = {spent.committed_epsilon:g}, δ = {spent.committed_delta:g} "
+            f"already, so a cap of ε = {epsilon:g}, δ = {delta:g} lets no search start. To set it all the same, add "
+            "--yes.",
+        )
     ledger.set_cap(owner, epsilon, delta, order=asked)
     state = ledger.dataset_state(owner)
     notes = []

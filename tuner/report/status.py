@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,15 @@ from tuner.sweep.folder import SweepFolder
 from tuner.sweep.sealed import WINNER
 from tuner.sweep.status import RUNNING
 
-__all__ = ["follow_sweep", "status_text", "status_values", "trial_text", "trial_values", "write_report"]
+__all__ = [
+    "follow_sweep",
+    "status_text",
+    "status_values",
+    "trial_text",
+    "trial_values",
+    "write_comparison",
+    "write_report",
+]
 
 _WITHOUT_LEDGER = {"ledger-not-found": "ledger missing", "ledger-behind": "ledger older than the sweep"}
 """State of a sweep that can be read, but whose charges cannot, by the code of the error."""
@@ -237,3 +245,11 @@ def write_report(sweep: SweepFolder, out: Path | None) -> Path:
     path = out or sweep.root / "report.html"
     write_text(path, sweep_page(read_sweep(sweep, spent=True)))
     return path
+
+
+def write_comparison(compared: Sequence[SweepFolder], out: Path) -> Path:
+    """Write an interactive page about the sweeps."""
+    from tuner.report.compare_page import compare_page
+
+    write_text(out, compare_page([read_sweep(sweep, spent=True) for sweep in compared]))
+    return out

@@ -52,6 +52,7 @@ class SweepReport:
     winner_lost: bool = False  # the runs of a sealed search are gone, so no winner can be released
     curves: tuple[CurvePicture, ...] = ()  # of a unimodal search, one per parameter
     spending: Spending | None = None
+    importances: Mapping[str, float] = field(default_factory=dict)  # of searched parameters, by fANOVA; sum 1
     chosen: int | None = None  # number of the winning trial; None if it is the one with the best score
     why: str = ""  # why another trial than the one with the best score wins
     tied: tuple[int, ...] = ()  # numbers of the trials whose score is within the error of the winner's

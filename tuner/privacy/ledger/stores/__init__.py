@@ -31,11 +31,11 @@ def absolute_url(url: str) -> str:
     return _backend(url).url
 
 
-def require_folder(url: str, *, made: Path) -> None:
+def require_folder(url: str, *, made: Path | None = None) -> None:
     """Raise an InputError if the URL is malformed, or names a file in a folder that neither exists nor is `made`."""
     backend = _backend(url)
     if isinstance(backend, Sqlite):
-        backend.require_folder(made=made.absolute())
+        backend.require_folder(made=None if made is None else made.absolute())
 
 
 def _backend(url: str) -> Backend:

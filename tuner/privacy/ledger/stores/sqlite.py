@@ -90,10 +90,7 @@ class Sqlite(Backend):
         """
         path = self._path
         try:
-            if self.url == default_url():
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            else:
-                self.require_folder()
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
                 draft = Path(folder) / "draft.db"
                 _write_draft(draft, self.key_path)
