@@ -108,6 +108,7 @@ for _command in (  # in the order of the help page
     sweeps.tune_status,
     sweeps.tune_watch,
     sweeps.tune_show,
+    sweeps.tune_rm,
     sweeps.tune_sync,
     tune_budget,
     sweeps.tune_ls,

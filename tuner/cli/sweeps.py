@@ -1,4 +1,4 @@
-"""Commands that show and control sweeps: status, watch, show, stop, sync, report, compare, ui, ls, cp."""
+"""Commands that show and control sweeps: status, watch, show, stop, rm, sync, report, compare, ui, ls, cp."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ __all__ = [
     "tune_cp",
     "tune_ls",
     "tune_report",
+    "tune_rm",
     "tune_show",
     "tune_status",
     "tune_stop",
@@ -69,16 +70,37 @@ def tune_watch(name: str, storage: str, every: float) -> None:
 @click.argument("trial", required=False)
 @storage_option
 @json_option
-def tune_show(name: str, trial: str | None, storage: str, as_json: bool) -> None:
+@click.option("--csv", "as_csv", is_flag=True, help="Print the trials as comma-separated values.")
+def tune_show(name: str, trial: str | None, storage: str, as_json: bool, as_csv: bool) -> None:
     """List the trials of a sweep, or show one TRIAL (number or id) with its scores.
 
     For a sealed sweep, only the winner is shown.
     """
-    from tuner.report.status import trial_text, trial_values
+    from tuner.report.status import trial_csv, trial_text, trial_values
     from tuner.sweep.folder import find_sweep
 
+    if as_csv and as_json:
+        raise click.UsageError("Choose one of --csv and --json.")
     values = trial_values(find_sweep(Path(storage), name), trial)
+    if as_csv:
+        click.echo(trial_csv(values), nl=False)
+        return
     print_answer(values, trial_text(values), as_json=as_json)
+
+
+@click.command("rm", short_help="Remove a failed sweep's folder. Its charges stay in the ledger.")
+@name_argument
+@storage_option
+@click.option("--yes", is_flag=True, help="Remove a sweep that can be resumed, or that has a result.")
+def tune_rm(name: str, storage: str, yes: bool) -> None:
+    """Remove the folder of a sweep: trials, checkpoints, study and unsent records.
+
+    The ledger keeps what was charged, MLflow keeps its runs, and exported files stay.
+    """
+    from tuner.sweep.folder import find_sweep
+    from tuner.sweep.removal import remove
+
+    click.echo(remove(find_sweep(Path(storage), name), yes=yes))
 
 
 @click.command("sync", short_help="Upload a sweep's unsent entries to MLflow.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -34,6 +36,7 @@ __all__ = [
     "follow_sweep",
     "status_text",
     "status_values",
+    "trial_csv",
     "trial_text",
     "trial_values",
     "write_comparison",
@@ -192,6 +195,20 @@ def trial_text(values: dict[str, Any]) -> str:
         lines.append(f"  {values['left_out']}")
     lines += [f"  {sentence}" for curve in values.get("curves", ()) for sentence in curve["sentences"]]
     return "\n".join(lines if rows else [*lines, "  no trial yet"])
+
+
+def trial_csv(values: dict[str, Any]) -> str:
+    """Return trials as comma-separated values with a heading: facts of the trial, then its parameters."""
+    sealed = values.get("sealed", False)
+    rows = [values["winner"]] if sealed and values["winner"] else values.get("trials", [])
+    facts = ("score", "error") if sealed else ("number", "state", "step", "steps_planned", "score", "error", "epsilon")
+    names = list(dict.fromkeys(name for row in rows for name in row["parameters"]))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*facts, *names])
+    for row in rows:
+        writer.writerow([*(row[fact] for fact in facts), *(row["parameters"].get(name, "") for name in names)])
+    return text.getvalue()
 
 
 def _trial_lines(row: dict[str, Any]) -> Iterable[str]:

@@ -1,0 +1,84 @@
+"""Commands that show, compare and remove sweeps, and what is told before a search starts."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from command_fakes import Tune
+
+
+def test_trials_as_comma_separated_values_are_those_of_json(look: Tune) -> None:
+    table = list(csv.DictReader(io.StringIO(look("show", "tiny", "--csv").out)))
+    trials = look("show", "tiny", "--json").json["trials"]
+    assert [(row["number"], row["state"], float(row["score"])) for row in table] == [
+        (str(trial["number"]), trial["state"], trial["score"]) for trial in trials
+    ]
+    assert [float(row["learning_rate"]) for row in table] == [trial["parameters"]["learning_rate"] for trial in trials]
+    look("show", "tiny", "--csv", "--json", code=2)
+
+
+def test_a_comparison_names_both_sweeps_and_an_unknown_one_is_an_error(charged: Tune) -> None:
+    charged("run", charged.write("other.yaml", name="other"), "--local", "--quiet")
+    charged("compare", "tiny", "other", "--out", "both.html")
+    page = (charged.folder / "both.html").read_text()
+    for sweep in charged.sweeps:
+        assert sweep.name in page
+    assert "sweep-not-found" in charged("compare", "tiny", "nobody", code=2).text
+
+
+def test_a_sweep_with_a_result_is_removed_only_on_request_and_its_charge_stays(charged: Tune) -> None:
+    (sweep,) = charged.sweeps
+    before = charged.entries
+    assert "sweep-has-result" in charged("rm", "tiny", code=2).text
+    assert sweep.exists()
+    charged("rm", "tiny", "--yes")
+    assert not sweep.exists()
+    assert charged.entries == before
+
+
+def test_a_cap_below_what_is_committed_is_set_only_on_request(charged: Tune) -> None:
+    assert "cap-below-committed" in charged("budget", "set", "digits", "--epsilon", "1", "--delta", "1e-5", code=2).text
+    charged("budget", "set", "digits", "--epsilon", "1", "--delta", "1e-5", "--yes")
+    assert "cap ε = 1" in charged("budget", "show", "digits").text
+    charged("budget", "set", "digits", "--epsilon", "20", "--delta", "1e-4")
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"ledger": "sqlite:///nowhere/ledger.db"}, "ledger-folder-missing"),
+        ({"ledger": "ledger.db"}, "ledger-url"),
+        ({"tracking": {"uri": "runs"}}, "tracking-uri-invalid"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_found_by_validate_plan_and_run(
+    tune: Tune, changes: dict[str, object], code: str
+) -> None:
+    file = tune.write(**changes)
+    for command in (("validate",), ("plan", "--no-timing"), ("run", "--local")):
+        assert code in tune(*command, file, code=2).text
+    assert tune.sweeps == []
+    assert not (tune.folder / "nowhere").exists()
+
+
+def test_resources_that_this_machine_lacks_are_told_before_a_sweep_is_made(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    file = tune.write(resources={"gpus_per_trial": 1})
+    for extra in ((), ("--local",)):
+        assert "resources-too-large" in tune("run", file, *extra, code=2).text
+    assert (tune.sweeps, tune.entries) == ([], [])
+    file = tune.write(resources={"concurrent_trials": 64})
+    assert "2 of 64 concurrent trials" in tune("run", file, "--dry-run").text
+    assert "one trial runs at a time" in tune("run", file, "--dry-run", "--local").text
+
+
+def test_a_trial_that_ran_to_its_end_is_complete_whatever_its_last_score(tune: Tune) -> None:
+    file = tune.write(search__pruner="median", search__trials=6, search__rungs=2)
+    tune("run", file, "--local", "--quiet")
+    for trial in tune("show", "tiny", "--json").json["trials"]:
+        assert (trial["state"] == "complete") == (trial["step"] == trial["steps_planned"])

@@ -1,0 +1,36 @@
+"""Removal of a sweep's folder. What the sweep was charged stays in the ledger."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from tuner.errors import InputError
+from tuner.sweep.folder import hold
+from tuner.sweep.status import SweepState, resume_command, state_of
+
+if TYPE_CHECKING:
+    from tuner.sweep.folder import SweepFolder
+
+__all__ = ["remove"]
+
+_WITHOUT_RESULT = (SweepState.STARTING, SweepState.FAILED, "the first trials all failed")
+
+
+def remove(sweep: SweepFolder, *, yes: bool) -> str:
+    """Remove a sweep that failed, or with `yes` any sweep that does not run, and say what is left.
+
+    Raises:
+        InputError: the sweep can be resumed, or has a result, and `yes` is False.
+        TunerError: a process runs the sweep.
+    """
+    with hold(sweep):
+        state = state_of(sweep) if sweep.whole else SweepState.STARTING
+        if state not in _WITHOUT_RESULT and not yes:
+            raise InputError(
+                "sweep-has-result",
+                f"{sweep.id} is {state}. Without its folder it can be neither resumed ({resume_command(sweep)}) nor "
+                "exported, and what it was charged is not given back. To remove it all the same, add --yes.",
+            )
+        shutil.rmtree(sweep.root)
+    return f"removed {sweep.root}; the ledger keeps what it was charged, and MLflow its runs"
