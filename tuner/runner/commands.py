@@ -31,7 +31,17 @@ if TYPE_CHECKING:
     from tuner.sweep.preflight import ReadySearch
     from tuner.sweep.winner import By
 
-__all__ = ["RunOptions", "export_command", "resume_sweep", "run_file", "sync_tracking", "train_file"]
+__all__ = [
+    "RunOptions",
+    "check",
+    "export_command",
+    "go_on",
+    "resume_sweep",
+    "run_file",
+    "start",
+    "sync_tracking",
+    "train_file",
+]
 
 
 def run_file(
@@ -61,13 +71,11 @@ def run_file(
         if wanted.is_auto:
             sweep.require_whole()
             wanted = as_stored(wanted, load_experiment(sweep.experiment))
-        return _resume(sweep, wanted, options)
+        return _answer(_resume(sweep, wanted, options), options)
     prepared = prepare(file, overrides, data_dir=options.data_dir)
     if options.void_total is not None:
         _require_open_use(prepared, options.void_total)
-    check_startable(prepared)
-    require_origin(prepared)
-    check_machines(prepared, options)
+    check(prepared, options)
     if cap is not None:
         set_first_cap(prepared, cap, say=options.say)
     if not options.as_json:
@@ -76,8 +84,21 @@ def run_file(
         if options.as_json:
             click.echo(json.dumps(prepared.plan.as_dict(), indent=2))
         return 0
-    public = prepared.plan.mode.searches_public
-    return _answer(run_public(prepared, options) if public else start_sweep(prepared, options)[1], options)
+    return _answer(start(prepared, options), options)
+
+
+def check(prepared: ReadySearch, options: RunOptions) -> None:
+    """Raise an InputError or a LedgerError if the search would fail after it was charged."""
+    check_startable(prepared)
+    require_origin(prepared)
+    check_machines(prepared, options)
+
+
+def start(prepared: ReadySearch, options: RunOptions) -> RunResult:
+    """Run a search that was checked, in its mode, as a new sweep."""
+    if prepared.plan.mode.searches_public:
+        return run_public(prepared, options)
+    return start_sweep(prepared, options)[1]
 
 
 def _require_open_use(prepared: ReadySearch, reason: str) -> None:
@@ -117,8 +138,7 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
             f"trials{' over ' + ', '.join(searched) if searched else ''} and the mode {mode.name}. Use `tune "
             "run` to search, then `tune export`.",
         )
-    check_startable(prepared)
-    check_machines(prepared, options)
+    check(prepared, options)
     if not options.as_json:
         show_plan(prepared, ledger_states(prepared))
     sweep, ended = start_sweep(prepared, replace(options, next_commands=False))
@@ -180,20 +200,28 @@ def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions, *,
 
 def resume_sweep(sweep: SweepFolder, overrides: Sequence[str], options: RunOptions) -> int:
     """Run `tune resume` and return its exit code. If the sweep is finished, nothing changes."""
+    ended = go_on(sweep, overrides, options)
+    if ended is not None:
+        return _answer(ended, options)
+    state = str(sweep.read_status()["state"])
+    options.say(f"{sweep.id} is already finished ({state}); nothing to do")
+    if options.as_json:
+        click.echo(json.dumps({"sweep": sweep.id, "state": state, "finished_before": True}, indent=2))
+    return 0
+
+
+def go_on(sweep: SweepFolder, overrides: Sequence[str], options: RunOptions) -> RunResult | None:
+    """Resume a sweep, or return None if it is finished and nothing changes."""
     if is_finished(sweep, overrides):
-        state = str(sweep.read_status()["state"])
-        options.say(f"{sweep.id} is already finished ({state}); nothing to do")
-        if options.as_json:
-            click.echo(json.dumps({"sweep": sweep.id, "state": state, "finished_before": True}, indent=2))
-        return 0
+        return None
     sweep = sweep.charged_search or sweep  # a proxy is resumed with the search that it belongs to
     sweep.require_whole()
     return _resume(sweep, load_experiment(sweep.experiment, overrides), options)
 
 
-def _resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> int:
+def _resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> RunResult:
     sweep.require_whole()
-    return _answer((resume_public if sweep.mode.searches_public else continue_sweep)(sweep, wanted, options), options)
+    return (resume_public if sweep.mode.searches_public else continue_sweep)(sweep, wanted, options)
 
 
 def _answer(ended: RunResult, options: RunOptions) -> int:
