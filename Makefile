@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install sweep test test-slow lint wheel dist clean
+.PHONY: help install sweep test test-slow lint docs wheel dist clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ lint: $(STAMP) ## what CI holds: style, types, and the arrows between packages
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(STAMP) ## the documentation as a site: build/site/index.html
+	$(BIN)/mkdocs build --strict --quiet
 
 wheel: $(STAMP) ## build the wheel, install it in an environment of its own, and run it from another folder
 	$(BIN)/python tests/wheel_check.py

@@ -42,7 +42,7 @@ def test_what_is_shown_names_user_unit_mode_and_cap(bare: Tune) -> None:
     (search,) = dataset["searches"]
     assert search.items() >= {**wanted, "steps_spent": 4, "steps_reserved": 6, "status": "open"}.items()
     assert dataset["guarantee"] == {"epsilon": 10.0, "delta": 1e-4}
-    bare(*SET[:4], "2", *SET[5:])
+    bare(*SET[:4], "2", *SET[5:], "--yes")
     (lowered,) = bare("budget", "--json").json["datasets"]
     assert (lowered["over"], lowered["guarantee"]) == (True, {"epsilon": 6.0, "delta": 1e-4})
 
