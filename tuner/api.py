@@ -157,11 +157,9 @@ class Sweep:
         Raises:
             InputError: the sweep has not ended, has no winner, or was not private. Nothing was written.
         """
-        from tuner.export.package import export_sweep
-        from tuner.runner.public import charged_run
+        from tuner.runner.commands import export_to
 
-        sweep = charged_run(self.folder)
-        export_sweep(sweep, Path(out), data_dir=None if data_dir is None else str(data_dir))
+        export_to(self.folder, Path(out), data_dir=None if data_dir is None else str(data_dir))
         return Path(out)
 
 

@@ -24,7 +24,8 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_a_whole_sweep_is_in_mlflow_and_sending_it_again_changes_nothing(tmp_path: Path, uri: str) -> None:
     budget = FakeBudget()
-    with recorder(tmp_path, uri, budget) as observer:
+    data = {"name": "visits", "digest": "private", "training records (public)": "2000"}
+    with recorder(tmp_path, uri, budget, data=data) as observer:
         run_trial(observer, budget, 0, score=0.7)
         run_trial(observer, budget, 1, state=TrialStatus.FAILED, score=float("nan"))
         observer.trial_started(trial(2))
@@ -32,7 +33,10 @@ def test_a_whole_sweep_is_in_mlflow_and_sending_it_again_changes_nothing(tmp_pat
         observer.artifact("plan.json")
         observer.finish("interrupted")
         assert observer.flush(timeout=100).complete
-    attach(tmp_path, ["plan.json"], under="export", tags={"exported": "yes"}, metrics={"test_accuracy": 0.6})
+    model = {"name": "visits", "about": "Claimed: ε = 8", "tags": {"epsilon": "8"}}
+    for _ in range(2):  # a second export
+        scores = {"test_accuracy": 0.6}
+        attach(tmp_path, ["plan.json"], under="export", tags={"exported": "yes"}, metrics=scores, model=model)
     assert send_unsent(tmp_path).complete
     client = store.connect(uri)
     experiment = client.get_experiment_by_name("digits")
@@ -57,10 +61,21 @@ def test_a_whole_sweep_is_in_mlflow_and_sending_it_again_changes_nothing(tmp_pat
     assert spent == pytest.approx(budget.epsilon(200), abs=1e-9)
     assert sorted(item.path for item in client.list_artifacts(parent)) == ["export", "plan.json"]
 
+    (said,) = client.get_run(parent).inputs.dataset_inputs
+    assert (said.dataset.name, said.dataset.digest) == ("visits", "private")
+    assert client.get_run(child).info.run_name == "trial 000"
+
+    def versions() -> list[tuple[str, str, object]]:
+        return [
+            (str(each.version), each.description, each.tags) for each in client.search_model_versions("name = 'visits'")
+        ]
+
+    assert versions() == [("1", "Claimed: ε = 8", {"epsilon": "8"})]
     (tmp_path / "spool.acknowledged.json").unlink()
     points = len(client.get_metric_history(parent, "epsilon_spent"))
     assert send_unsent(tmp_path).complete
     assert runs() == first
+    assert len(versions()) == len(client.get_run(parent).inputs.dataset_inputs) == 1
     assert len(client.get_metric_history(parent, "epsilon_spent")) == points
     assert len(client.get_metric_history(child, "epsilon_trial")) == len(epsilon)
 

@@ -38,9 +38,11 @@ def test_a_sweep_is_a_parent_with_its_trials_their_states_and_the_ledgers_epsilo
         "-": ("FINISHED", "budget reached"),
         "t0": ("FINISHED", "complete"),
         "t1": ("FINISHED", "complete"),
-        "t2": ("KILLED", "pruned"),
+        "t2": ("FINISHED", "pruned"),
         "t3": ("FAILED", "failed"),
     }
+    best = {name: tags.get("best") for name, (_, _, tags, _) in state.items()}
+    assert best == {"-": None, "t0": "no longer", "t1": "yes", "t2": None, "t3": None}
     parent = next(name for name, run in server.runs.items() if run.data.tags["dp_tuner.trial"] == "-")
     for number in range(4):
         _, params, tags, _ = state[f"t{number}"]
@@ -53,6 +55,22 @@ def test_a_sweep_is_a_parent_with_its_trials_their_states_and_the_ledgers_epsilo
     spent = metric(server, "-", "epsilon_spent")
     assert spent == {steps: budget.epsilon(steps) for steps in range(0, 401, 50)}
     assert set(metric(server, "-", "epsilon_cap").values()) == {budget.epsilon(budget.cap)}
+
+
+def test_a_trial_has_all_that_decides_it_and_what_was_searched_counts(tmp_path: Path) -> None:
+    settings = {
+        "seed": 3, "dataset": {"name": "digits", "path": None}, "privacy": {"epsilon": 8.0, "noise_multiplier": 1.5},
+        "trainable": {"method": "dplis", "model": "own:net", "batch_size": 64, "epochs": 2.0, "freeze": []},
+    }  # fmt: skip
+    info = sweep(URI, settings=settings)
+    searched = trial(0, parameters={"batch_size": 128, "learning_rate": 0.5})
+    expected = {
+        "dataset": "digits", "method": "dplis", "model": "own:net", "batch_size": "128", "epochs": "2.0",
+        "noise_multiplier": "1.5", "seed": "3", "learning_rate": "0.5",
+    }  # fmt: skip
+    assert info.trial_settings(searched) == expected
+    committed = trial(1, parameters={"learning_rate": 0.5}, committed=True)
+    assert "noise_multiplier" not in info.trial_settings(committed), "its noise is another one"
 
 
 def test_metrics_that_depend_on_private_records_are_withheld(tmp_path: Path) -> None:

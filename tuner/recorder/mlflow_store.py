@@ -75,12 +75,12 @@ def connect(uri: str) -> Any:  # noqa: ANN401 - mlflow has no types that mypy co
     """
     mlflow = _mlflow()
     if not uri.startswith(SQLITE):
-        return mlflow.MlflowClient(tracking_uri=uri)
+        return mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
     database = Path(uri.removeprefix(SQLITE))
     database.parent.mkdir(parents=True, exist_ok=True)
     with file_lock(database.with_name(database.name + ".lock")):
         create_private(database)
-        client = mlflow.MlflowClient(tracking_uri=uri)
+        client = mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
         client.search_experiments(max_results=1)  # the first request creates and migrates the tables
         return client
 

@@ -43,7 +43,9 @@ __all__ = ["MLflowRecorder", "SweepInfo"]
 log = logging.getLogger(__name__)
 
 _RATE = "learning_rate"
-_TRIAL_STATUS = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAILED": "FAILED", "LOST": "KILLED"}
+_TRIAL_STATUS = {"COMPLETE": "FINISHED", "PRUNED": "FINISHED", "FAILED": "FAILED", "LOST": "KILLED"}
+_OF_A_TRIAL = ("method", "model", "optimizer", "batch_size", "epochs")
+_NOISE = ("noise_multiplier",)  # of the search; that of the committed run is in the plan
 _SWEEP_STATUS = {
     "interrupted": "KILLED",
     "stopped": "KILLED",
@@ -63,6 +65,7 @@ class SweepInfo:
     mode: str = "max"  # or "min"
     settings: Mapping[str, Any] = field(default_factory=dict)  # the resolved experiment file, logged as parameters
     tags: Mapping[str, str] = field(default_factory=dict)  # of the parent run: ``code_version``, ``dataset``, ...
+    data: Mapping[str, str] = field(default_factory=dict)  # PUBLIC facts about the records: name, digest, records
     claim: str = ""  # budget sentence; if empty, the recorder writes it from the current budget
     error: ScoreError | None = None  # standard error of the scores; None if it is not known
 
@@ -71,6 +74,18 @@ class SweepInfo:
         if self.error is None or score is None or not math.isfinite(score):
             return {}
         return {f"{self.metric}_se": self.error.of(score)}
+
+    def trial_settings(self, trial: TrialView) -> dict[str, str]:
+        """Return what decides a trial beside the parameters that were searched, under their names, and those."""
+        sections = {"dataset": ("name",), "trainable": _OF_A_TRIAL, "privacy": () if trial.committed else _NOISE}
+        fixed = {
+            "dataset" if section == "dataset" else name: value
+            for section, names in sections.items()
+            for name, value in self.settings.get(section, {}).items()
+            if name in names
+        }
+        seed = {"seed": self.settings["seed"]} if "seed" in self.settings else {}
+        return flatten({**fixed, **seed, **trial.parameters})
 
     @property
     def unit(self) -> str:
@@ -92,6 +107,7 @@ class SweepInfo:
             "uri": self.uri,
             "experiment": self.experiment,
             "params": flatten(self.settings),
+            "data": dict(self.data),
             "tags": {
                 **{mlflow_name(name): mlflow_text(value) for name, value in self.tags.items()},
                 **tags,
@@ -154,7 +170,7 @@ class MLflowRecorder:
                 "kind": "trial_started",
                 "trial": trial.id,
                 "number": trial.number,
-                "params": flatten(trial.parameters),
+                "params": self._sweep.trial_settings(trial),
                 "tags": {
                     "state": "running",
                     "reason": "",
@@ -198,6 +214,7 @@ class MLflowRecorder:
         }
         budget = self._budget_metrics()
         step = self._sweep_step(budget)
+        before = self._history.best(self._sweep.mode)
         self._history.apply(finished)
         best = self._history.best(self._sweep.mode)
         parent: dict[str, float] = {
@@ -208,6 +225,7 @@ class MLflowRecorder:
         self._append(
             finished,
             metrics_record(parent, step=step, tags={"best_trial": best[0]} if best else {}),
+            *_best_tags(before, best),
         )
 
     def _best_values(self, score: float) -> dict[str, float]:
@@ -342,6 +360,15 @@ class MLflowRecorder:
             "Times are accurate to the minute only, so short durations mean nothing. Exact durations would reveal how "
             "many records were sampled."
         )
+
+
+def _best_tags(before: tuple[str, float] | None, now: tuple[str, float] | None) -> list[dict[str, object]]:
+    """Return the records that move the tag ``best`` from one trial to another."""
+    old, new = (each and each[0] for each in (before, now))
+    if old == new:
+        return []
+    moved = ((old, "no longer"), (new, "yes"))
+    return [metrics_record({}, step=0, trial=trial, tags={"best": tag}) for trial, tag in moved if trial]
 
 
 def _committed(trial: TrialView) -> dict[str, str]:

@@ -58,7 +58,7 @@ class Shipper:
         self._lock: FileLock | None = None
         self._client: Any = None
         self._target: Acknowledgement | None = None
-        self._header: dict[str, object] = {}
+        self._header: dict[str, Any] = {}
         self._experiment = ""
         self._runs: dict[str, str] = {}
         self._offset = 0
@@ -167,6 +167,9 @@ class Shipper:
         if kind == "artifact":
             self._artifact(record)
             return
+        if kind == "model":
+            self._register(record)
+            return
         run = self._run(record)
         if kind == "sweep_started":
             self._log(run, pending)
@@ -175,6 +178,8 @@ class Shipper:
         mine.params.update(record.get("params", {}))
         mine.tags.update(record.get("tags", {}))
         mine.metrics += _metrics(record)
+        if kind == "sweep_started" and record.get("data"):
+            self._client.log_inputs(run, datasets=[_data(record["data"])])
         if kind in ("sweep_started", "trial_started"):
             self._log(run, pending)
             self._client.update_run(run, status="RUNNING")
@@ -196,6 +201,22 @@ class Shipper:
         if not path.exists():
             raise _MissingArtifactError("artifact-missing", f"{path} is a recorded artifact but no longer exists.")
         self._client.log_artifact(self._run(record), str(path), record.get("under") or None)
+
+    def _register(self, record: dict[str, Any]) -> None:
+        """Register the exported model, unless a version of it is registered already."""
+        from mlflow.exceptions import MlflowException
+
+        run, name = self._run(record), str(record["name"])
+        try:
+            self._client.create_registered_model(name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        if not self._client.search_model_versions(f"name = '{name}' and run_id = '{run}'"):
+            source = f"{self._client.get_run(run).info.artifact_uri}/{record['under']}"
+            self._client.create_model_version(
+                name, source=source, run_id=run, tags=record["tags"], description=record["about"]
+            )
 
     def _log(self, run: str, pending: dict[str, _Pending]) -> None:
         mine = pending.pop(run, None)
@@ -239,7 +260,9 @@ class Shipper:
         tags = {_TAG_SWEEP: str(self._header["sweep"]), _TAG_TRIAL: trial or "-", "mlflow.source.name": "tune run"}
         if trial:
             tags["mlflow.parentRunId"] = self._run(self._header)
-            name = f"trial {int(record['number']):03d}" if "number" in record else str(record.get("name", trial))
+            name = str(record.get("name", trial))
+            if "number" in record:
+                name = f"{self._header['params'].get('name', 'trial')} {int(record['number']):03d}"
         else:
             name = str(self._header["sweep"])
         run = self._client.create_run(self._experiment, start_time=record["t"], tags=tags, run_name=name)
@@ -251,6 +274,15 @@ def _metrics(record: dict[str, Any]) -> list[Any]:
 
     values: dict[str, float | str] = record.get("values", {})
     return [Metric(name, float(value), record["t"], record["step"]) for name, value in values.items()]
+
+
+def _data(facts: dict[str, str]) -> Any:  # noqa: ANN401 - mlflow has no types that mypy could follow
+    """Return the records as an input of a run, by public facts alone."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    profile = json.dumps({name: value for name, value in facts.items() if name not in ("name", "digest")})
+    data = Dataset(facts["name"], facts["digest"], source_type="local", source="{}", profile=profile)
+    return DatasetInput(data, tags=[InputTag("mlflow.data.context", "training")])
 
 
 class _MissingArtifactError(TrackingError):

@@ -57,10 +57,12 @@ def attach(
     under: str = "",
     tags: Mapping[str, str] | None = None,
     metrics: Mapping[str, float] | None = None,
+    model: Mapping[str, Any] | None = None,
 ) -> None:
     """Add files, tags and metrics to the parent run of a sweep that has ended. `send_unsent` uploads them.
 
     Relative `paths` are relative to the sweep's folder. They are uploaded to the folder `under` of the run's artifacts.
+    With a `model` (its ``name``, its ``tags``, and what it says ``about`` itself), that folder is registered as one.
 
     Raises:
         TrackingError: the sweep is running, or the spool cannot be written.
@@ -70,5 +72,7 @@ def attach(
         records = [artifact_record(path, under=under) for path in paths]
         if tags or metrics:
             records.append(metrics_record(metrics or {}, step=history.steps, tags=tags))
+        if model is not None:
+            records.append({"kind": "model", "trial": "", "under": under, **model})
         if records:
             spool.append(*Clock(last=history.last_tick).stamp(*records))

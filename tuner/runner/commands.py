@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,6 +35,7 @@ __all__ = [
     "RunOptions",
     "check",
     "export_command",
+    "export_to",
     "go_on",
     "resume_sweep",
     "run_file",
@@ -174,11 +175,19 @@ def _is_exported(file: Path) -> bool:
 
 
 def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions, *, by: By | None = None) -> int:
-    """Run `tune export` and return its exit code. The export succeeds even if MLflow is down."""
-    from tuner.export.package import export_sweep, export_text
+    """Run `tune export` and return its exit code."""
+    from tuner.export.package import export_text
+
+    values = export_to(sweep, out or Path("exports") / sweep.name, data_dir=options.data_dir, by=by)
+    click.echo(json.dumps(values, indent=2)) if options.as_json else click.echo(export_text(values))
+    return 0
+
+
+def export_to(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By | None = None) -> dict[str, Any]:
+    """Export the winner into a folder, and register its model in MLflow. The export succeeds even if MLflow is down."""
+    from tuner.export.package import export_sweep
     from tuner.recorder.sync import attach, send_unsent
 
-    out = out or Path("exports") / sweep.name
     named, sweep = sweep, charged_run(sweep)
     if by is not None and named.root != sweep.root:
         raise InputError(
@@ -186,16 +195,17 @@ def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions, *,
             f"`--by` cannot be used for {named.id}: its configuration was chosen before its charged run started. "
             "Leave `--by` out.",
         )
-    values = export_sweep(sweep, out, data_dir=options.data_dir or sweep.data_dir, by=by)
+    values = export_sweep(sweep, out, data_dir=data_dir or sweep.data_dir, by=by)
     files = [Path(file).resolve() for file in values["files"]]
     test = {name: score for name, score in values["scores"].items() if name.startswith("test_")}
+    claim = {name: f"{value:g}" for name, value in values["claim"].items()}
+    model = {"name": sweep.name, "about": values["first_line"], "tags": {**claim, "sweep": sweep.id}}
     try:
-        attach(sweep.root, files, under="export", tags={"exported": "yes"}, metrics=test)
+        attach(sweep.root, files, under="export", tags={"exported": "yes"}, metrics=test, model=model)
         values["tracking"] = str(send_unsent(sweep.root))
     except TrackingError as error:
         values["tracking"] = f"not sent ({error}); send it later with: tune sync {sweep.id}"
-    click.echo(json.dumps(values, indent=2)) if options.as_json else click.echo(export_text(values))
-    return 0
+    return values
 
 
 def resume_sweep(sweep: SweepFolder, overrides: Sequence[str], options: RunOptions) -> int:

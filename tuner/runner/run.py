@@ -222,6 +222,11 @@ def sweep_info(sweep: SweepFolder, prepared: ReadySearch, *, claim: str = "") ->
         mode=experiment.search.metric.mode,
         settings=settings,
         tags=tags,
+        data={
+            "name": about.name,
+            "digest": (about.content_sha256 or "private")[:36],
+            "training records (public)": str(prepared.plan.train_size),
+        },
         claim=claim,
         error=prepared.plan.score_error(experiment),
     )
