@@ -19,6 +19,7 @@ from screens import console, shown, text
 
 from tuner.errors import LedgerError
 from tuner.report.live import LiveView
+from tuner.report.wording import format_value
 from tuner.study.types import TrialStatus
 
 NAN = float("nan")
@@ -60,7 +61,7 @@ def test_lines_where_nobody_watches() -> None:
 
 
 def test_a_paused_trial_is_shown_as_paused_and_has_not_ended() -> None:
-    target = console(terminal=False, width=80)
+    target = console(terminal=False, width=140)
     with make(target) as live:
         live.trial_started(view(0))
         live.trial_paused(view(0, TrialStatus.PAUSED, step=50, last_score=0.7))
@@ -105,6 +106,29 @@ def test_it_fits_every_terminal_and_keeps_what_matters(width: int, height: int) 
     assert "✓ complete" in seen
     assert "more trials are not shown" in seen
     assert "49/60" in seen
+
+
+def test_at_80_columns_the_values_of_five_parameters_can_be_read() -> None:
+    values = {"learning_rate": 12.54, "max_grad_norm": 0.3423, "laplacian_sigma": 1.704, "smoothing_radius": 18.51,
+              "weight_decay": 0.0001184}  # fmt: skip
+    live = make(console(terminal=True, width=80, height=30), searched=tuple(values))
+    with live:
+        live.trial_started(view(0, parameters=values))
+    seen = shown(live.render(), 80, 30, terminal=True)
+    for value in values.values():
+        assert format_value(value) in seen
+    assert max(map(len, seen.splitlines())) <= 80
+
+
+def test_the_time_that_is_left_follows_the_share_of_the_steps() -> None:
+    now, spent = [0.0], [0]
+    live = make(console(terminal=True), budget_view=lambda: budget(spent=spent[0]), clock=lambda: now[0])
+    with live:
+        assert "0 min so far " in shown(live.render(), terminal=True)
+        now[0], spent[0] = 600.0, 250
+        assert "10 min so far, at most about 30 min left" in shown(live.render(), terminal=True)
+        now[0], spent[0] = 2400.0, 1000
+        assert "left" not in shown(live.render(), terminal=True).split("░")[0]
 
 
 class Counted:

@@ -41,6 +41,9 @@ _LINES_AROUND = 18  # panel, claim, heading, bars and sentences around the rows 
 _REFRESH_A_SECOND = 4
 _BUDGET_SECONDS = 2.0  # least time between two readings of the ledger
 _ECHO = 3  # columns left free for the ^C that a terminal echoes; in the last column it would wrap and break the drawing
+_SAVED = 24  # columns that marks for states and steps without a bar save
+_NARROW = 9  # columns of a value and the gap before it
+_LEAST_SHARE = 0.05  # of the sweep, from which the time that is left is guessed
 _WIDE = 100  # columns from which the metric is named in the heading of the table
 
 
@@ -101,11 +104,13 @@ class LiveView:
         self._budget_due = 0.0
         self._budget_trouble = ""
         self._live: Live | None = None
+        self._began, self._share_before = clock(), 0.0
 
     def __enter__(self) -> Self:
         if self._budget_view is not None:
             self._budget = self._budget_view()  # a budget that cannot be read at the start is an error
             self._budget_due = self._clock() + _BUDGET_SECONDS
+        self._began, self._share_before = self._clock(), self._share()
         if self._console.is_terminal and not self._quiet:
             self._live = Live(
                 console=self._console, get_renderable=self.render, refresh_per_second=_REFRESH_A_SECOND, transient=True
@@ -247,25 +252,28 @@ class LiveView:
             - (steps + 2)
             - (max(len(heading), *(len(with_error(row.score, row.error)) for row in rows), 6) + 2)
         )
-        columns = names if sum(max(len(name), 12) + 2 for name in names) <= room else ()
-        table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
-        table.add_column("trial", justify="right", min_width=5)
-        table.add_column("state", no_wrap=True, min_width=10)
-        table.add_column("steps", no_wrap=True, min_width=steps)
+        names_fit = sum(max(len(name), 12) + 2 for name in names) <= room
+        # Where the names do not fit, states are marks, steps have no bar, and names are broken at their underscores.
+        # Where not even the values fit, one column has as many as it can.
+        small = not names_fit and room + _SAVED >= _NARROW * len(names)
+        table = Table(box=None, pad_edge=False, header_style="bold", expand=False, padding=(0, 1 if small else 2, 0, 0))
+        table.add_column("trial", justify="right", min_width=3 if small else 5)
+        table.add_column("" if small else "state", no_wrap=True, min_width=1 if small else 10)
+        table.add_column("steps", no_wrap=True, min_width=5 if small else steps)
         table.add_column(Text(heading), justify="right", no_wrap=True, min_width=6)
-        for name in columns:
-            table.add_column(Text(name), justify="right", overflow="fold")
-        if not columns:
+        for name in names if names_fit or small else ():
+            table.add_column(Text(name.replace("_", " ") if small else name), justify="right", overflow="fold")
+        if not names_fit and not small:
             table.add_column("parameters", overflow="ellipsis", no_wrap=True, max_width=max(room, 10))
         shown, hidden = self._visible(rows, best)
         for row in shown:
-            cells = [Text(format_value(row.parameters.get(name))) for name in columns]
-            if not columns:
+            cells = [Text(format_value(row.parameters.get(name))) for name in names]
+            if not names_fit and not small:
                 cells = [Text(parameters_text(row.parameters, names))]
             table.add_row(
                 f"{'★ ' if row is best else ''}{'committed ' if row.committed else ''}{row.number}",
-                Text(f"{_MARKS[row.state]} {row.state}", style=_STYLES[row.state]),
-                _steps(row),
+                Text(_MARKS[row.state] if small else f"{_MARKS[row.state]} {row.state}", style=_STYLES[row.state]),
+                f"{row.step}/{row.steps_planned}" if small else _steps(row),
                 with_error(row.score, row.error),
                 *cells,
                 style="bold" if row is best else "",
@@ -291,16 +299,31 @@ class LiveView:
         found = f"  best {with_error(best.score, best.error)} ({_name(best)})" if best else ""
         row = Table.grid()
         row.add_row(Text("trials  ", "bold"), drawn, Text(f"  {done}/{self._planned}"), Text(found, "bold green"))
-        return row
+        return Group(row, Text(f"        {self._time()}", style="dim"))
+
+    def _share(self) -> float:
+        """Return the share of the sweep that is done: of the steps that it may take, or of the trials."""
+        if self._budget is not None and self._budget.step_cap:
+            return self._budget.spent_steps / self._budget.step_cap
+        return self._ended() / max(self._planned, 1)
+
+    def _time(self) -> str:
+        """Return how long this run has taken, and what is left if no trial ends early, both in whole minutes."""
+        seconds, done = self._clock() - self._began, self._share() - self._share_before
+        took = f"{seconds / 60:.0f} min so far"
+        if done < _LEAST_SHARE or self._share() >= 1:
+            return took
+        return f"{took}, at most about {max(1, round(seconds / done * (1 - self._share()) / 60))} min left"
 
     def _budget_parts(self, bar: int) -> list[RenderableType]:
         budget, sentence = self._budget, guarantee_text(self._sentence())
         if budget is None:
             return [sentence]
+        sentences = [] if self._headline else [sentence]  # the guarantee is said once
         parts = [_budget_row("budget", budget, bar), _budget_words(budget, "steps")]
         if budget.validation is not None:
             parts += [_budget_row("scores", budget.validation, bar), _budget_words(budget.validation, "scores")]
-        return [*parts, sentence]
+        return [*parts, *sentences]
 
     def _sentence(self) -> str:
         return self._claim if self._budget is None else budget_sentence(self._budget, unit=self._unit)
