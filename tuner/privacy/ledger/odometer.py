@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import floor, inf, log
-from typing import Any
 
 from tuner.privacy.accountant.filters import UNITS, Part
 from tuner.privacy.accountant.mechanism import SampledGaussian
@@ -159,17 +158,12 @@ def _composed_epsilon(parts: tuple[Part, ...], claims: tuple[tuple[float, float]
         return inf
     distribution, margin = composed(parts)
     grid = max(interval(mechanism, steps) for mechanism, steps in parts)
-    for claim in claims if distribution is not None else ():
-        distribution = distribution.compose(_claimed(claim, grid))
+    if distribution is not None:
+        from tuner.privacy.accountant.loss_distribution import LossDistribution
+
+        for claim in claims:
+            distribution = distribution.compose(LossDistribution.of_claim(*claim, grid=grid))
     return read_epsilon(distribution, margin, delta)
-
-
-def _claimed(claim: tuple[float, float], grid: float) -> Any:  # noqa: ANN401 - the library is untyped
-    from dp_accounting.pld import common, privacy_loss_distribution
-
-    return privacy_loss_distribution.from_privacy_parameters(
-        common.DifferentialPrivacyParameters(*claim), value_discretization_interval=grid
-    )
 
 
 def _fewer(parts: Counter[SampledGaussian]) -> Iterable[Part]:
