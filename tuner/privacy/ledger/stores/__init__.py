@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
+from typing import TYPE_CHECKING
 
 from tuner.errors import InputError
 from tuner.passwords import hide_password
-from tuner.privacy.ledger.stores.postgresql import Postgres
-from tuner.privacy.ledger.stores.sqlite import Sqlite
-from tuner.privacy.ledger.stores.store import Backend, Store
 
-__all__ = ["Backend", "Store", "absolute_url", "default_url", "open_store", "store_exists"]
+if TYPE_CHECKING:
+    from tuner.privacy.ledger.stores.store import Backend, Store
+
+__all__ = ["absolute_url", "default_url", "open_store", "store_exists"]
 
 
 def open_store(url: str, *, create: bool) -> Store:
     """Open the store at `url`. If it does not exist and `create` is true, create it first. See `Ledger.open`."""
+    from tuner.privacy.ledger.stores.store import Store
+
     return Store(_backend(url), create=create)
 
 
@@ -39,6 +39,12 @@ def default_url() -> str:
 
 
 def _backend(url: str) -> Backend:
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    from tuner.privacy.ledger.stores.postgresql import Postgres
+    from tuner.privacy.ledger.stores.sqlite import Sqlite
+
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
