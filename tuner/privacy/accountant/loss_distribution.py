@@ -51,7 +51,7 @@ class GridMasses:
     @property
     def losses(self) -> Floats:
         """Return the loss of each point, float64 of shape (points,)."""
-        return (np.arange(self.masses.size) + self.lowest) * self.grid
+        return np.asarray((np.arange(self.masses.size) + self.lowest) * self.grid, dtype=np.float64)
 
     def compose(self, other: GridMasses) -> GridMasses:
         """Return the composition with a distribution on the same grid."""
@@ -171,7 +171,7 @@ def _step(rate: float, noise: float, grid: float, *, added: bool) -> GridMasses:
     low, high = (tail, 1 - tail) if added else (tail - 1, -tail)
     lowest = floor(_loss(high, rate, noise, added=added) / grid)
     highest = ceil(_loss(low, rate, noise, added=added) / grid)
-    deltas = _step_deltas(np.arange(lowest, highest + 1) * grid, rate, noise, added=added)
+    deltas = _step_deltas(np.arange(lowest, highest + 1, dtype=np.float64) * grid, rate, noise, added=added)
     if deltas.size == 1:
         return GridMasses(grid, lowest, 1 - deltas, float(deltas[0]))
     if np.any(np.diff(deltas) > _NOT_DECREASING):
@@ -236,7 +236,7 @@ def _loss_without_sampling(loss: Floats, rate: float) -> Floats:
         found = scaled + np.log1p(-np.exp(constant - scaled))
     found[loss == 0] = np.log(1 / rate + (1 - 1 / rate))
     found[at_limit | ~(constant < scaled)] = -inf
-    return found
+    return np.asarray(found)
 
 
 def _chernoff_range(masses: Floats, steps: int) -> tuple[int, int]:

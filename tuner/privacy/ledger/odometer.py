@@ -28,6 +28,7 @@ __all__ = [
     "read_dataset",
     "read_search",
     "read_steps",
+    "rounded_up",
 ]
 
 LABEL = "odometer, not a guarantee: the guarantee is the cap"
@@ -59,12 +60,27 @@ class Odometer:
     validation: Reading | None
 
 
-def read_search(search: SearchState) -> Odometer:
-    """Return the ε that each pool of one search has spent, at the δ of the pool's claim."""
-    training = _read([_Spent.of(search.training, begun=search.begun)], search.delta)
+def read_search(search: SearchState, *, live: bool = False) -> Odometer:
+    """Return the ε that each pool of one search has spent, at the δ of the pool's claim.
+
+    With `live`, each number of steps is first rounded up (`rounded_up`), so ε is at most about 3 % higher. A search
+    then composes for some dozens of numbers of steps, and not after every report of a trial.
+    """
+    training = _read([_Spent.of(search.training, begun=search.begun)], search.delta, live=live)
     if search.validation is None:
         return Odometer(training, None)
-    return Odometer(training, _read([_Spent.of(search.validation, begun=search.begun)], search.validation.claim[1]))
+    scored = _Spent.of(search.validation, begun=search.begun)
+    return Odometer(training, _read([scored], search.validation.claim[1], live=live))
+
+
+def rounded_up(steps: int) -> int:
+    """Return `steps` rounded up to four binary digits: by at most a sixteenth, and not at all below 32.
+
+    ε never falls when steps are added, so ε of the result is an upper bound. An interpolation of ε between two numbers
+    of steps would not be: ε is concave in the steps where it grows like their root.
+    """
+    unit = 1 << max(steps.bit_length() - 5, 0)
+    return -(-steps // unit) * unit
 
 
 def read_dataset(state: DatasetState) -> Reading:
@@ -128,7 +144,7 @@ class _Spent:
         return self.whole or bool(self.parts)
 
 
-def _read(spent: list[_Spent], delta: float) -> Reading:
+def _read(spent: list[_Spent], delta: float, *, live: bool = False) -> Reading:
     """Return the smallest of up to three bounds of ε: composition of the charges, sum of the claims, and Rényi bound.
 
     The Rényi bound exists only if a single pool has charges and its filter counts Rényi units.
@@ -139,6 +155,8 @@ def _read(spent: list[_Spent], delta: float) -> Reading:
     parts: Counter[SampledGaussian] = Counter()
     for each in spent:
         parts.update(dict(each.parts))
+    if live:
+        parts = Counter({mechanism: min(rounded_up(steps), MAX_STEPS) for mechanism, steps in parts.items()})
     whole = tuple(sorted(each.claim for each in spent if each.whole))
     found = _composed_epsilon(tuple(_fewer(parts)), whole, delta) if delta < 1 else inf
     if len(spent) == 1 and spent[0].renyi is not None:
