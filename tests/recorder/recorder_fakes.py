@@ -28,13 +28,16 @@ class FakeBudget:
     def epsilon(self, steps: int) -> float:
         return 0.1234567890123 * steps**0.5
 
+    def read(self) -> FakeBudget:
+        return self
+
     def trial_epsilon(self, _trial: str, steps: int) -> float:
         return self.epsilon(steps)
 
     def charged_steps(self, trial: str) -> int:
         return self.steps.get(trial, 0)
 
-    def view(self) -> SimpleNamespace:
+    def view(self, *, live: bool = False) -> SimpleNamespace:
         spent = sum(self.steps.values())
         return SimpleNamespace(
             spent_steps=spent,

@@ -17,7 +17,7 @@ __all__ = ["tune_plan", "tune_validate"]
 @set_option
 def tune_validate(files: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     """Check experiment files and report all problems at once. Nothing is run."""
-    from tuner.runner.planning import check_file
+    from tuner.runner.file_check import check_file
 
     checked = [check_file(name, overrides) for name in files]
     for file in checked:

@@ -7,8 +7,6 @@ from functools import lru_cache
 from math import ceil, log, log2
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tuner.errors import InputError
 from tuner.plan.shapes import rung_steps
 from tuner.privacy.accountant.filters import steps_of_runs
@@ -153,6 +151,8 @@ def _loss(steps: tuple[int, ...], there: tuple[int, ...]) -> float:
     Configurations are drawn at random. A configuration is good if two of its parameters are near the best ones, and the
     curves of scores rise at different speeds, so that they cross. A score has a small error. The seed is public.
     """
+    import numpy as np
+
     random = np.random.default_rng(_SEED)
     trials = there[0]
     off = random.uniform(-1, 1, (_DRAWS, trials, 2))

@@ -249,6 +249,8 @@ def plan_from(values: Mapping[str, Any], *, trials: int) -> Plan:
     for name, value in derived.items():
         if value != getattr(plan, name):
             raise _unreadable(f"{name} is {value!r}, but the filter's value is {getattr(plan, name)!r}")
+    if trials == plan.trials:
+        return plan  # as it was planned; to compute ε again takes longer than all else of a status
     counts = _counts(
         plan.training_filter, plan.choices, plan.mode, trials, plan.full_runs, plan.delta, commit=plan.commit
     )

@@ -35,7 +35,7 @@ from tuner.recorder.spool import Spool
 
 if TYPE_CHECKING:
     from trainables.score_error import ScoreError
-    from tuner.privacy.ledger.search_budget import SearchBudget
+    from tuner.privacy.ledger.search_budget import BudgetReading, SearchBudget
     from tuner.study.types import TrialView
 
 __all__ = ["MLflowRecorder", "SweepInfo"]
@@ -186,8 +186,9 @@ class MLflowRecorder:
         if self._sweep.metric in metrics:
             shown["objective"] = metrics[self._sweep.metric]
             shown |= self._sweep.errors(metrics[self._sweep.metric])
-        budget = self._budget_metrics()
-        own = {**self._trial_budget(trial), **({"epsilon_search": budget["epsilon_spent"]} if budget else {})}
+        read = None if self._budget is None else self._budget.read()
+        budget = _budget_metrics(read, live=True)
+        own = {**_trial_budget(read, trial), **({"epsilon_search": budget["epsilon_spent"]} if budget else {})}
         self._append(
             metrics_record({**shown, **own}, step=step, trial=trial.id),
             metrics_record(budget, step=self._sweep_step(budget)),
@@ -199,6 +200,7 @@ class MLflowRecorder:
 
     def trial_finished(self, trial: TrialView) -> None:
         """Close the trial's run in MLflow with its final status, and update the best score of the sweep."""
+        read = None if self._budget is None else self._budget.read()
         state = trial.state.name
         score = trial.last_score if trial.last_score is not None and math.isfinite(trial.last_score) else None
         finished: dict[str, object] = {
@@ -210,9 +212,9 @@ class MLflowRecorder:
             "score": score,
             "tags": {"state": state.lower(), "reason": public_reason(trial.reason), **_committed(trial)},
             "step": trial.step,
-            "values": encode_metrics(self._trial_budget(trial)),
+            "values": encode_metrics(_trial_budget(read, trial)),
         }
-        budget = self._budget_metrics()
+        budget = _budget_metrics(read, live=True)
         step = self._sweep_step(budget)
         before = self._history.best(self._sweep.mode)
         self._history.apply(finished)
@@ -316,23 +318,8 @@ class MLflowRecorder:
             log.warning("metrics withheld because they may depend on private records: %s", ", ".join(sorted(new)))
         return {f"{_RATE}_now" if name == _RATE else name: value for name, value in allowed.items()}
 
-    def _trial_budget(self, trial: TrialView) -> dict[str, float]:
-        if self._budget is None:
-            return {}
-        steps = self._budget.charged_steps(trial.id)
-        return {"epsilon_trial": self._budget.trial_epsilon(trial.id, steps), "steps_charged": float(steps)}
-
     def _budget_metrics(self) -> dict[str, float]:
-        if self._budget is None:
-            return {}
-        view = self._budget.view()
-        scores = view.validation
-        return {
-            "epsilon_spent": view.epsilon_spent,
-            "epsilon_cap": view.epsilon_cap,
-            "steps_spent": float(view.spent_steps),
-            **({"scores_spent": float(scores.spent_steps), "epsilon_scores": scores.epsilon_spent} if scores else {}),
-        }
+        return _budget_metrics(None if self._budget is None else self._budget.read())
 
     def _sweep_step(self, budget: Mapping[str, float]) -> int:
         return int(budget["steps_spent"]) if budget else self._history.steps
@@ -356,7 +343,8 @@ class MLflowRecorder:
         steps = "" if view.step_cap is None else f"The search may take {view.step_cap} steps in all. "
         return (
             f"**Privacy budget.** {budget_sentence(view, unit=self._sweep.unit)} {steps}"
-            "The metric `epsilon_spent` is the odometer: the ε of the steps charged so far.\n\n"
+            "The metric `epsilon_spent` is the odometer: the ε of the steps charged so far, rounded up by at most "
+            "about 3 % until the sweep ends.\n\n"
             "Times are accurate to the minute only, so short durations mean nothing. Exact durations would reveal how "
             "many records were sampled."
         )
@@ -369,6 +357,27 @@ def _best_tags(before: tuple[str, float] | None, now: tuple[str, float] | None) 
         return []
     moved = ((old, "no longer"), (new, "yes"))
     return [metrics_record({}, step=0, trial=trial, tags={"best": tag}) for trial, tag in moved if trial]
+
+
+def _trial_budget(read: BudgetReading | None, trial: TrialView) -> dict[str, float]:
+    if read is None:
+        return {}
+    steps = read.charged_steps(trial.id)
+    return {"epsilon_trial": read.trial_epsilon(trial.id, steps), "steps_charged": float(steps)}
+
+
+def _budget_metrics(read: BudgetReading | None, *, live: bool = False) -> dict[str, float]:
+    """Return the metrics of a search's budget. With `live`, ε is up to 3 % higher (`odometer.read_search`)."""
+    if read is None:
+        return {}
+    view = read.view(live=live)
+    scores = view.validation
+    return {
+        "epsilon_spent": view.epsilon_spent,
+        "epsilon_cap": view.epsilon_cap,
+        "steps_spent": float(view.spent_steps),
+        **({"scores_spent": float(scores.spent_steps), "epsilon_scores": scores.epsilon_spent} if scores else {}),
+    }
 
 
 def _committed(trial: TrialView) -> dict[str, str]:

@@ -19,8 +19,9 @@ from tuner.runner.public import charged_run, resume_public, run_public
 from tuner.runner.run import RunOptions, RunResult, check_machines
 from tuner.runner.start import continue_sweep, start_sweep
 from tuner.sweep import folder as sweeps
+from tuner.sweep.addresses import check_tracking
 from tuner.sweep.dataset_cap import set_first_cap
-from tuner.sweep.preflight import check_startable, check_tracking, prepare
+from tuner.sweep.preflight import check_startable, prepare
 from tuner.sweep.registration import ledger_states, require_origin
 from tuner.sweep.sealed import read_winner
 from tuner.sweep.status import is_finished

@@ -1,4 +1,4 @@
-"""The commands `plan` and `validate`. They read no record: the wall time is estimated on random numbers."""
+"""The command `plan`. It reads no record: the wall time is estimated on random numbers."""
 
 from __future__ import annotations
 
@@ -7,25 +7,20 @@ import os
 import shlex
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from search_spaces import MINIMA
-from search_spaces.errors import DomainError
-from trainables.data import DatasetRequest, check_present, info
-from trainables.errors import TrainableError
-from tuner.errors import BudgetRefusedError, TunerError
-from tuner.experiment import find_file, load_experiment
-from tuner.plan.candidates import NO_SEARCH, as_candidate
+from tuner.errors import BudgetRefusedError
 from tuner.plan.comparison import Comparison, compare
-from tuner.plan.shapes import rung_steps
 from tuner.report.facts import claim_headline
 from tuner.report.plan_facts import minimum_facts, plan_text, plan_warnings, release_facts, search_facts
 from tuner.report.text import console, plan_panel
+from tuner.runner.file_check import missing_data
 from tuner.study.promotion import each_level
+from tuner.sweep.addresses import check_addresses
 from tuner.sweep.identity import naming_warnings
-from tuner.sweep.preflight import ReadySearch, check_addresses, check_model, prepare, running_own_model
+from tuner.sweep.preflight import ReadySearch, check_model, prepare, running_own_model
 from tuner.sweep.registration import dataset_refusal, ledger_states, ledger_user, require_origin
 from tuner.sweep.releases import release_to_use
 from tuner.sweep.settings import split_of
@@ -33,23 +28,12 @@ from tuner.sweep.sweep_study import check_search
 from tuner.sweep.trial_spec import training_spec
 
 if TYPE_CHECKING:
-    from tuner.experiment import Experiment
     from tuner.privacy.ledger.state import DatasetState
 
-__all__ = ["CheckedFile", "check_file", "plan_command", "show_plan"]
+__all__ = ["plan_command", "show_plan"]
 
-_MANY_STEPS = 1000  # assumed steps of a trial, where only the order of its rungs matters
 _TIMED_STEPS = 3
-_TIMED_SECONDS = 10.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckedFile:
-    """Result of `tune validate` for one experiment file. `text` says that the file is valid, or lists all problems."""
-
-    valid: bool
-    text: str
-    warnings: tuple[str, ...] = ()
+_TIMED_SECONDS = 1.0  # a step that takes longer is timed once or twice
 
 
 def plan_command(
@@ -142,45 +126,6 @@ def _stored_release(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> 
     )
 
 
-def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
-    """Check an experiment file, its own data files if they are on this machine, and the user's own code."""
-    try:
-        path, _ = find_file(name)
-        experiment = load_experiment(path, overrides)
-        check_addresses(experiment)
-        _check_own_files(experiment)
-        if experiment.runs_own_code:
-            check_model(prepare(name, overrides, data_dir=None, need_data=False))
-        if experiment.is_auto:  # what else may be chosen is refused by name, and then not taken
-            experiment = as_candidate(experiment, NO_SEARCH)
-        check_search(experiment, rung_steps(experiment.search.rungs, _MANY_STEPS))
-    except (TunerError, TrainableError, DomainError) as error:
-        return CheckedFile(valid=False, text=f"error: {error}")
-    warnings = (*experiment.warnings(), *_missing_data(experiment.dataset_request()))
-    return CheckedFile(
-        valid=True, text=f"{path}: valid", warnings=tuple(f"{path}: warning: {warning}" for warning in warnings)
-    )
-
-
-def _missing_data(request: DatasetRequest) -> tuple[str, ...]:
-    """Return a warning if the data are not on this machine. A plan needs only public facts about them."""
-    try:
-        check_present(request)
-    except TrainableError as error:
-        return (f"only a run needs the records, and it would fail: {error}",)
-    return ()
-
-
-def _check_own_files(experiment: Experiment) -> None:
-    """Raise a DatasetError if a file of the user's own data cannot be used. No training record is read."""
-    asked = [experiment.dataset_request()]
-    if experiment.search.public is not None:
-        asked.append(experiment.public_request())
-    for request in asked:
-        if request.path is not None and Path(request.path).exists():
-            info(request)
-
-
 def _headline(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> str:
     owners = prepared.owners if prepared.plan.private else ()
     return claim_headline(prepared.plan, datasets, ledger=prepared.experiment.ledger, owners=owners)
@@ -199,7 +144,7 @@ def _warnings(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> tuple[
     """Return the warnings of a plan, one sentence each. They should be read before the budget is spent."""
     return (
         *prepared.experiment.warnings(),
-        *_missing_data(prepared.request),
+        *missing_data(prepared.request),
         *plan_warnings(prepared.plan),
         *_split_warnings(prepared, datasets),
         *naming_warnings(prepared),

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from search_spaces import Fixed
 from search_spaces.spaces import is_own_method
@@ -25,6 +24,7 @@ from tuner.errors import InputError
 from tuner.experiment import Experiment, find_file, load_experiment, yamlfile
 from tuner.plan.comparison import Comparison, choose
 from tuner.plan.plan import Plan, make_plan
+from tuner.sweep.addresses import check_addresses
 from tuner.sweep.folder import storage_unwritable
 from tuner.sweep.identity import names_in_ledger
 from tuner.sweep.own_method import check_method
@@ -37,16 +37,12 @@ if TYPE_CHECKING:
 __all__ = [
     "ReadySearch",
     "build_model",
-    "check_addresses",
     "check_model",
     "check_startable",
-    "check_tracking",
     "find_own_model",
     "prepare",
     "running_own_model",
 ]
-
-_TRACKING_KINDS = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,44 +153,6 @@ def check_startable(prepared: ReadySearch) -> None:
 def _gains(experiment: Experiment) -> Sequence[object]:
     """Return gains on the first layer that trials on a release may have."""
     return dict(experiment.space.parameters).get("feature_gain", Fixed(1.0)).grid(2)
-
-
-def check_addresses(experiment: Experiment) -> None:
-    """Raise an InputError if MLflow's address or the ledger's cannot be used. Nothing is opened."""
-    from tuner.privacy.ledger.stores import require_folder
-
-    check_tracking(experiment.tracking.uri)
-    require_folder(experiment.ledger, made=Path(experiment.storage))
-
-
-def check_tracking(uri: str) -> None:
-    """Raise an InputError if MLflow cannot use the address.
-
-    A server that is down is not an error, because records wait on disk until it is up.
-    """
-    from tuner.passwords import hide_password
-    from tuner.recorder.mlflow_store import absolute_uri
-
-    kind, problem = absolute_uri(uri).partition("://")[0].partition("+")[0], ""
-    if kind not in _TRACKING_KINDS:
-        problem = f"must begin with one of {', '.join(_TRACKING_KINDS)} (got {hide_password(uri)})"
-    elif kind != "sqlite" and not _has_host(uri):
-        problem = f"must name a host and a port in 1..65535 (got {hide_password(uri)})"
-    elif kind == "sqlite" and not uri.startswith("sqlite:///"):
-        problem = f"must begin with sqlite:/// if it is an SQLite file (got {uri})"
-    if problem:
-        raise InputError(
-            "tracking-uri-invalid",
-            f"`tracking.uri` {problem}. Write sqlite:///runs/mlflow.db or http://HOST:5000.",
-        )
-
-
-def _has_host(uri: str) -> bool:
-    try:
-        parts = urlsplit(uri)
-        return bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
 
 
 def check_model(prepared: ReadySearch) -> None:

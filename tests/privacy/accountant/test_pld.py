@@ -83,7 +83,7 @@ def test_the_rounding_margin_is_taken_from_delta_and_nothing_is_claimed_near_it(
     margin = 1e-13 + 5e-15 * 2000
     distribution, _ = composed(parts)
     for claimed in claims(parts, 2.5 * margin):
-        assert distribution.get_delta_for_epsilon(claimed) <= 1.5 * margin * (1 + 1e-6)
+        assert distribution.delta(claimed) <= 1.5 * margin * (1 + 1e-6)
     for delta in (0.5, 1.0, 1.5, 1.99):
         assert set(claims(parts, delta * margin)) == {inf}
 
@@ -97,12 +97,12 @@ def test_the_mass_that_a_rounded_step_lacks_is_taken_from_delta(noises: tuple[fl
     lacking = 0.0
     for mechanism, steps in parts:
         step = accounting._step_distribution(mechanism, grid)
-        sides = (step._pmf_remove.to_dense_pmf(), step._pmf_add.to_dense_pmf())
-        lacking += steps * max(1 - fsum([*side._probs, side._infinity_mass]) for side in sides)
+        sides = (step.remove, step.add)
+        lacking += steps * max(1 - fsum([*side.masses, side.infinite]) for side in sides)
     assert lacking > 5 * (1e-13 + 5e-15 * 100 * len(parts))  # else the margin for rounding covers it
     distribution, _ = composed(parts)
     for claimed in claims(parts, 3e-11):
-        assert distribution.get_delta_for_epsilon(claimed) + lacking <= 3e-11
+        assert distribution.delta(claimed) + lacking <= 3e-11
 
 
 def test_hopeless_is_infinite_not_small() -> None:
@@ -220,17 +220,19 @@ def test_rounding_margin_is_twice_what_an_80_bit_fft_shows(parts: list[tuple[Sam
     whole, _ = composed(parts)
     margin = accounting._ROUNDING_ONCE + accounting._ROUNDING * sum(steps for _, steps in parts)
     grid = max(accounting.interval(mechanism, steps) for mechanism, steps in parts)
-    for side in ("_pmf_remove", "_pmf_add"):
-        found = getattr(whole, side).to_dense_pmf()
-        size = scipy.fft.next_fast_len(found.size * 5 // 4)  # what lies outside wraps around: 1e-15 of mass a mechanism
+    for side in ("remove", "add"):
+        found = getattr(whole, side)
+        size = scipy.fft.next_fast_len(
+            found.masses.size * 5 // 4
+        )  # what lies outside wraps around: 1e-15 of mass a mechanism
         power, place = np.ones(size, dtype=np.clongdouble), 0
         for mechanism, steps in parts:
-            one = getattr(accounting._step_distribution(mechanism, grid), side).to_dense_pmf()
+            one = getattr(accounting._step_distribution(mechanism, grid), side)
             padded = np.zeros(size, dtype=np.longdouble)
-            np.add.at(padded, np.arange(one.size) % size, one._probs.astype(np.longdouble))
-            power, place = power * spectrum_of_steps(padded, steps), place + one._lower_loss * steps
-        exact = np.roll(np.real(scipy.fft.ifft(power)), place - found._lower_loss)[: found.size]
-        error = float(np.abs(exact - found._probs).sum())
+            np.add.at(padded, np.arange(one.masses.size) % size, one.masses.astype(np.longdouble))
+            power, place = power * spectrum_of_steps(padded, steps), place + one.lowest * steps
+        exact = np.roll(np.real(scipy.fft.ifft(power)), place - found.lowest)[: found.masses.size]
+        error = float(np.abs(exact - found.masses).sum())
         assert error > ulp(0.5)  # else the reference is no finer than what it judges
         assert 2 * error < margin
 

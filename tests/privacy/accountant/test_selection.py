@@ -44,7 +44,7 @@ def test_profile_is_the_larger_direction_and_agrees_with_the_librarys_on_a_finer
     for epsilon in (0.0, 0.2, 0.8, 1.5):
         found, finer = profile(CIFAR, 2000).delta(epsilon), library.get_delta(epsilon)
         assert finer * (1 - 1e-9) <= found <= finer * 1.001 + 1e-9
-        assert found == pytest.approx(distribution.get_delta_for_epsilon(epsilon) + margin, rel=1e-12)
+        assert found == pytest.approx(distribution.delta(epsilon) + margin, rel=1e-12)
 
 
 def test_profile_at_a_negative_epsilon_obeys_the_exchange_of_neighbours() -> None:

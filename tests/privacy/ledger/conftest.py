@@ -9,7 +9,8 @@ from ledgers import TRAINING_STEPS, lease
 from store_backdoors import Backdoor, PostgresBackdoor, SqliteBackdoor
 
 from tuner.privacy.ledger.ledger import Ledger
-from tuner.privacy.ledger.stores import Store, open_store
+from tuner.privacy.ledger.stores import open_store
+from tuner.privacy.ledger.stores.store import Store
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -13,7 +13,7 @@ from tuner.privacy.accountant.filters import Filter, FixedOrder, Sealed, TotalSt
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.ledger import odometer
 from tuner.privacy.ledger.ledger import Ledger
-from tuner.privacy.ledger.odometer import Odometer, Reading, read_dataset, read_search
+from tuner.privacy.ledger.odometer import Odometer, Reading, read_dataset, read_search, rounded_up
 
 SPLIT = {"split": {"seed": 1}}
 
@@ -149,3 +149,15 @@ def test_a_sealed_search_counts_once_for_either_side(ledger: Ledger) -> None:
     scored(ledger, "t", {"split": "another"})
     assert read_search(ledger.search_state("s")) == Odometer(Reading(2.0, 1e-5), Reading(1.0, 1e-6))
     assert read_dataset(ledger.dataset_state("digits")).epsilon == 2.0
+
+
+def test_a_live_reading_is_an_upper_bound_and_composes_seldom() -> None:
+    steps = [*range(1, 70), 99, 100, 1000, 1023, 1024, 1025, 77_777]
+    for each in steps:
+        assert each <= rounded_up(each) <= each * (1 + 1 / 16)
+        assert rounded_up(rounded_up(each)) == rounded_up(each)
+    assert len({rounded_up(each) for each in range(1, 2049)}) <= 16 * 8
+    # ε is concave where it grows like the root of the steps: the chord between two readings is below it.
+    low, middle, high = (composed((MECHANISM, each)) for each in (64, 66, 68))
+    assert middle <= composed((MECHANISM, rounded_up(66))) <= middle * 1.035
+    assert (low + high) / 2 < middle, "the control: an interpolation is no bound"

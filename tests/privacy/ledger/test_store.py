@@ -14,7 +14,8 @@ from store_backdoors import Backdoor
 from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, LedgerError
 from tuner.privacy.ledger.entries import GENESIS, Entry
 from tuner.privacy.ledger.ledger import Ledger
-from tuner.privacy.ledger.stores import Store, absolute_url, open_store, store_exists
+from tuner.privacy.ledger.stores import absolute_url, open_store, store_exists
+from tuner.privacy.ledger.stores.store import Store
 
 
 def line(store: Store, seq: int, previous: str = GENESIS, dataset: str = "d", body: str = "{}") -> Entry:

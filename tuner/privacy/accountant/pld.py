@@ -2,9 +2,9 @@
 
 The returned ε is an upper bound under add-or-remove-one adjacency and Poisson sampling, for four reasons:
 
-1. One step. dp_accounting (connect-the-dots) replaces the hockey-stick curve of the step by chords between the grid
-   points of the loss. The curve is convex in e^ε, so the chords are on or above it, and the discrete step dominates
-   the true step (Doroshenko et al. 2022). Composition preserves domination.
+1. One step. Connect-the-dots replaces the hockey-stick curve of the step by chords between the grid points of the
+   loss. The curve is convex in e^ε, so the chords are on or above it, and the discrete step dominates the true step
+   (Doroshenko et al. 2022). Composition preserves domination.
 2. Truncation. The mass that is cut from the tails (e^-50 per step, 1e-15 per composition) counts as infinite loss.
 3. Grid. The spacing of the grid is a power of two, so all grids are nested. The chords of a coarser grid are on or
    above the chords of a finer grid. More steps, more sampling or less noise never make the grid finer. So ε does not
@@ -17,8 +17,8 @@ The returned ε is an upper bound under add-or-remove-one adjacency and Poisson 
      coupon book are convolved one after another. For them the margin is at least 10 times the L1 error.
    - Rounding of the step's hockey-stick values, measured against 40-digit values. Each error is at most 1.6e-16 at
      losses above zero.
-   Rounding may also make the masses of one step sum to less than 1. The missing mass is subtracted from δ too. The
-   library replaces negative masses by zero. This adds mass, so it can only raise ε.
+   Rounding may also make the masses of one step sum to less than 1. The missing mass is subtracted from δ too.
+   Negative masses of a step are replaced by zero. This adds mass, so it can only raise ε.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import exp, expm1, floor, inf, isfinite, log, log1p, log2, sqrt
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tuner.errors import InputError
 from tuner.privacy.accountant.initial_guess import (
@@ -39,6 +39,9 @@ from tuner.privacy.accountant.initial_guess import (
     secant,
 )
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
+
+if TYPE_CHECKING:
+    from tuner.privacy.accountant.loss_distribution import LossDistribution
 
 __all__ = [
     "EPSILON_FLOOR",
@@ -90,7 +93,7 @@ def interval(mechanism: SampledGaussian, steps: int) -> float:
     spread = min(rate * sqrt(expm1(min(noise**-2, 40.0))), longest)
     drift = min(spread**2, rate / (2 * noise**2)) * steps
     composed = (20 * spread * sqrt(steps) + drift) / _COMPOSED_POINTS
-    # The library's Chernoff bound keeps at least steps · spread / (56 · interval) points of a composition.
+    # The Chernoff bound keeps at least steps · spread / (56 · interval) points of a composition.
     bound = steps * spread / (64 * _COMPOSED_POINTS)
     wanted = max(min(spread / 32, _COARSEST), longest / _STEP_POINTS, composed, bound, _FINEST)
     return float(2.0 ** floor(log2(wanted))) if wanted < _USELESS else inf
@@ -141,8 +144,10 @@ def epsilon_composed(parts: Iterable[tuple[SampledGaussian, int]], delta: float,
     return read_epsilon(*composed(steps_of.items(), coarser=coarser), delta) if steps_of else 0.0
 
 
-def composed(parts: Iterable[tuple[SampledGaussian, int]], *, coarser: int = 1) -> tuple[Any, float]:
-    """Return dp_accounting's loss distribution for the composition of `parts`, and a margin of δ for rounding errors.
+def composed(
+    parts: Iterable[tuple[SampledGaussian, int]], *, coarser: int = 1
+) -> tuple[LossDistribution | None, float]:
+    """Return the loss distribution for the composition of `parts`, and a margin of δ for rounding errors.
 
     Args:
         parts: at least one pair (mechanism, steps). Each mechanism occurs once and has at least one step.
@@ -159,7 +164,7 @@ def composed(parts: Iterable[tuple[SampledGaussian, int]], *, coarser: int = 1) 
     grid = coarser * max(interval(mechanism, steps) for mechanism, steps in steps_of.items())
     if not isfinite(grid):
         return None, 1.0
-    whole: Any = None
+    whole: LossDistribution | None = None
     for mechanism, steps in sorted(steps_of.items()):
         step = _step_distribution(mechanism, grid)
         part = step if steps == 1 else step.self_compose(steps)
@@ -249,16 +254,11 @@ def calibrate_noise(*, sample_rate: float, steps: int, epsilon: float, delta: fl
 
 
 @lru_cache(maxsize=16)
-def _step_distribution(mechanism: SampledGaussian, grid: float) -> Any:  # noqa: ANN401 - the library is untyped
-    from dp_accounting.pld import privacy_loss_distribution
+def _step_distribution(mechanism: SampledGaussian, grid: float) -> LossDistribution:
+    from tuner.privacy.accountant.loss_distribution import LossDistribution
 
-    step = mechanism.event(1).event
-    return privacy_loss_distribution.from_gaussian_mechanism(
-        min(step.event.noise_multiplier, _MUCH_NOISE),  # ε for less noise is an upper bound
-        sampling_prob=step.sampling_probability,
-        value_discretization_interval=grid,
-        pessimistic_estimate=True,
-    )
+    noise = min(mechanism.noise_multiplier, _MUCH_NOISE)  # ε for less noise is an upper bound
+    return LossDistribution.of_step(sample_rate=mechanism.sample_rate, noise=noise, grid=grid)
 
 
 @lru_cache(maxsize=64)
@@ -268,11 +268,10 @@ def _missing_mass(mechanism: SampledGaussian, grid: float) -> float:
     The result is the larger value of the two directions of adjacency: adding and removing a record.
     """
     step = _step_distribution(mechanism, grid)
-    dense = [part.to_dense_pmf() for part in (step._pmf_remove, step._pmf_add)]
-    return max(0.0, *(1 - (float(part._probs.sum()) + float(part._infinity_mass)) for part in dense))
+    return max(0.0, *(1 - (float(one.masses.sum()) + one.infinite) for one in step.directions))
 
 
-def read_epsilon(distribution: Any, margin: float, delta: float) -> float:  # noqa: ANN401 - the library is untyped
+def read_epsilon(distribution: LossDistribution | None, margin: float, delta: float) -> float:
     """Return ε at δ = `delta` − `margin` for a loss distribution from `composed`; `math.inf` if there is no bound.
 
     The result is also `math.inf` if `margin` is at least half of `delta`.
@@ -281,18 +280,14 @@ def read_epsilon(distribution: Any, margin: float, delta: float) -> float:  # no
     return max(epsilon_at(distribution, sure), EPSILON_FLOOR) if sure > delta / 2 else inf
 
 
-def epsilon_at(distribution: Any, delta: float) -> float:  # noqa: ANN401 - the library is untyped
+def epsilon_at(distribution: LossDistribution | None, delta: float) -> float:
     """Return the smallest ε ≥ 0 at which δ is at most `delta`; `math.inf` if there is no such ε.
 
     Unlike `read_epsilon`, this function subtracts no margin from `delta`.
     """
     if distribution is None or not delta > 0:
         return inf
-    try:
-        found = float(distribution.get_epsilon_for_delta(min(delta, 1.0)))
-    except OverflowError:  # e^loss overflows for a loss above 709, so nothing can be claimed
-        return inf
-    return found if found >= 0 else inf
+    return distribution.epsilon(min(delta, 1.0))
 
 
 def _refuse_too_many(steps: int) -> None:

@@ -145,11 +145,8 @@ class Profile:
         self._parts: list[tuple[Any, Any, float]] = []
         self._distribution = distribution
         if distribution is not None:
-            import numpy as np
-
-            for pmf in (distribution._pmf_remove.to_dense_pmf(), distribution._pmf_add.to_dense_pmf()):
-                losses = (np.arange(pmf.size) + pmf._lower_loss) * pmf._discretization
-                self._parts.append((losses, pmf._probs, float(pmf._infinity_mass)))
+            for one in (distribution.remove, distribution.add):
+                self._parts.append((one.losses, one.masses, one.infinite))
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound of δ at any real ε."""

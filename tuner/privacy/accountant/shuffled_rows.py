@@ -12,8 +12,6 @@ from __future__ import annotations
 from functools import lru_cache
 from math import ceil, exp, floor, inf, sqrt
 
-import numpy as np
-
 from tuner.privacy.accountant.mechanism import require_delta
 from tuner.privacy.accountant.noisy_records import MARGIN, NoisyRecords, calibrate_release, smallest_epsilon
 
@@ -24,7 +22,13 @@ _SPREAD = 12.0
 _LARGEST = 700.0  # ε of a shuffled claim; above it, e^ε is no float, and the local claim is taken
 _TRIED = 48
 _PARTS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
-_GRID = tuple(float(each) for each in np.geomspace(1e-3, 60, 200))
+
+
+@lru_cache(maxsize=1)
+def _grid() -> tuple[float, ...]:
+    import numpy as np
+
+    return tuple(float(each) for each in np.geomspace(1e-3, 60, 200))
 
 
 @lru_cache(maxsize=4096)
@@ -34,6 +38,7 @@ def clones_delta(epsilon: float, *, rows: int, clone_epsilon: float) -> float:
     Given N clones, k of the N + 1 rows are like the first value. k − 1 ~ Bin(N, 1/2) with the one value, and
     k ~ Bin(N, 1/2) with the other, so the likelihood ratio is k/(N + 1 − k), which rises in k.
     """
+    import numpy as np
     from scipy.stats import binom
 
     others, rate = rows - 1, exp(-clone_epsilon)
@@ -64,7 +69,7 @@ def shuffled_epsilon(randomiser: NoisyRecords, delta: float, *, rows: int, clone
         return shuffled_delta(epsilon, randomiser, rows=rows, clone_epsilon=clone_epsilon)
 
     # δ_c falls with ε and the other term rises, so the first ε of a grid that fits is looked for, not the last.
-    first = next((each for each in _GRID if each < local and at(each) <= delta - MARGIN), None)
+    first = next((each for each in _grid() if each < local and at(each) <= delta - MARGIN), None)
     return local if first is None else min(local, smallest_epsilon(at, delta, at_most=first))
 
 
@@ -83,6 +88,8 @@ def calibrate_shuffled(
         delta: δ of the release.
         rows: public number of rows.
     """
+    import numpy as np
+
     best: tuple[NoisyRecords, float | None] = (
         calibrate_release(clip=clip, label_share=label_share, classes=classes, epsilon=epsilon, delta=delta),
         None,

@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
-
-from sqlalchemy import Connection
+from typing import TYPE_CHECKING, Any
 
 from tuner.errors import LedgerCorruptError, TunerError
 from tuner.privacy.ledger.blocks import table_of
@@ -19,7 +17,11 @@ from tuner.privacy.ledger.entries import Entry, canonical, entry_hash
 from tuner.privacy.ledger.prices import check_prices
 from tuner.privacy.ledger.rules import checked_state_after, state_after
 from tuner.privacy.ledger.state import DatasetState
-from tuner.privacy.ledger.stores import Store
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from tuner.privacy.ledger.stores.store import Store
 
 __all__ = ["Chain", "Write"]
 

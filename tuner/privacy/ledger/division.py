@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tuner.errors import BudgetRefusedError, LedgerCorruptError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from tuner.privacy.ledger.state import DatasetState, SearchState
 
 __all__ = ["Division", "NamedDivision", "admit_division", "basis", "compatible", "known_pairs", "require_compatible"]
 
-_PAIR, _HALF = np.dtype("S32"), np.dtype("S16")
+_PAIR, _HALF, _PAIR_BYTES = "S32", "S16", 32  # types of numpy arrays, which is imported only to compare divisions
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _Rows = Callable[[str], bytes | None]
 """Function that returns the stored pairs of a search, or None if the ledger has none."""
@@ -112,6 +112,8 @@ def compatible(known: np.ndarray, pairs: np.ndarray) -> bool:
     if several have a record with this content. The rule is closed under removing a user from both sets, so whether a
     search is admitted does not depend on a user whom the files divide alike.
     """
+    import numpy as np
+
     shared = _records(np.intersect1d(known, pairs, assume_unique=True))
     (ours, of_ours), (theirs, of_theirs) = (np.unique(_records(each), return_counts=True) for each in (known, pairs))
     both, at_ours, at_theirs = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
@@ -145,6 +147,8 @@ def known_pairs(state: DatasetState | None, rows: _Rows, *, but: str = "") -> tu
 
 
 def _union(parts: list[np.ndarray]) -> np.ndarray:
+    import numpy as np
+
     # The stable sort merges sorted parts in linear time. This runs while all other writers of the ledger wait.
     pairs = np.sort(np.concatenate([np.empty(0, _PAIR), *parts]), kind="stable")
     return pairs[np.append(True, pairs[1:] != pairs[:-1])] if len(pairs) else pairs
@@ -169,9 +173,11 @@ def basis(state: DatasetState) -> str | None:
 
 
 def _stored(search: SearchState, rows: _Rows) -> np.ndarray:
+    import numpy as np
+
     content = rows(search.search)
     named = None if search.division is None else search.division.stored
-    if content is None or len(content) % _PAIR.itemsize or hashlib.sha256(content).hexdigest() != named:
+    if content is None or len(content) % _PAIR_BYTES or hashlib.sha256(content).hexdigest() != named:
         raise LedgerCorruptError(
             "ledger-division-damaged",
             f"The division of data set {search.dataset!r} among users was changed or removed: the stored pairs of "
@@ -182,6 +188,8 @@ def _stored(search: SearchState, rows: _Rows) -> np.ndarray:
 
 def _records(pairs: np.ndarray) -> np.ndarray:
     """Return the record of each pair: S16, in the order of the pairs."""
+    import numpy as np
+
     return np.ascontiguousarray(pairs).view(_HALF).reshape(-1, 2)[:, 0]
 
 

@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from tuner.errors import InputError
 from tuner.privacy.accountant.filters import Filter
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
@@ -343,6 +341,8 @@ def _entered(write: Write, dataset: str, search: str, division: Division) -> dic
     state = write.states.get(dataset)
     if division.user_key is not None:
         return division.named.body()
+    import numpy as np
+
     known, charged = known_pairs(state, write.division)
     require_compatible(known, division.pairs, dataset)
     # A search that was not charged may stop counting, and its pairs with it. So they make no others redundant.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tuner.errors import LedgerCorruptError
 from tuner.privacy.ledger.admission import require_search
@@ -13,7 +13,10 @@ from tuner.privacy.ledger.chain import Chain
 from tuner.privacy.ledger.entries import Entry
 from tuner.privacy.ledger.key import LedgerKey
 from tuner.privacy.ledger.state import DatasetCap, DatasetState, SearchState
-from tuner.privacy.ledger.stores import Store, open_store, store_exists
+from tuner.privacy.ledger.stores import open_store, store_exists
+
+if TYPE_CHECKING:
+    from tuner.privacy.ledger.stores.store import Store
 
 __all__ = ["LedgerReader"]
 

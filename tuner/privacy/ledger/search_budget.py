@@ -16,7 +16,7 @@ from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.odometer import Reading, read_search, read_steps
 from tuner.privacy.ledger.state import TRAINING, VALIDATION, PoolState, SearchState, TrialAccount
 
-__all__ = ["Asked", "BudgetView", "LedgerCharge", "Reserved", "SearchBudget"]
+__all__ = ["Asked", "BudgetReading", "BudgetView", "LedgerCharge", "Reserved", "SearchBudget"]
 
 
 class Asked(Protocol):
@@ -175,20 +175,17 @@ class SearchBudget:
                 found[name] = Reserved(found[name].steps if name in found else 0, trial.outstanding)
         return found
 
+    def read(self) -> BudgetReading:
+        """Return the budget as it is now, from one transaction of the ledger."""
+        return BudgetReading(self._ledger.search_state(self.search))
+
     def charged_steps(self, trial: str) -> int:
         """Return the number of training steps that all attempts of a trial together have leased."""
-        return self._ledger.search_state(self.search).training.account(trial).leased
+        return self.read().charged_steps(trial)
 
     def trial_epsilon(self, trial: str, steps: int) -> float:
-        """Return ε of a trial's first `steps` steps at the search's δ, as if no other trial existed.
-
-        This ε is not a claim. If the steps are leased, ε is at most the search's ε. ε is `math.inf` if double precision
-        is not enough. Raise `LedgerError` if the trial has reserved nothing and the search has several mechanisms.
-        """
-        require_steps(steps, minimum=0)
-        state = self._ledger.search_state(self.search)
-        found = epsilon(_mechanism_of(state, trial), steps, state.delta)
-        return min(found, state.epsilon) if steps <= state.training.account(trial).leased else found
+        """Return ε of a trial's first `steps` steps; see `BudgetReading.trial_epsilon`."""
+        return self.read().trial_epsilon(trial, steps)
 
     def steps_epsilon(self, steps: Mapping[str, int]) -> float:
         """Return what the odometer would read at the search's δ if each trial took the given number of steps.
@@ -204,9 +201,33 @@ class SearchBudget:
         return read_steps(parts, state.delta).epsilon
 
     def view(self) -> BudgetView:
-        """Return the spent, reserved and remaining budget. The first call after a lease takes about 0.1 seconds."""
-        state = self._ledger.search_state(self.search)
-        read = read_search(state)
+        """Return the spent, reserved and remaining budget. The first call after a lease composes all steps again."""
+        return self.read().view()
+
+
+@dataclass(frozen=True)
+class BudgetReading:
+    """Budget of one search at one moment."""
+
+    state: SearchState
+
+    def charged_steps(self, trial: str) -> int:
+        """Return the number of training steps that all attempts of a trial together have leased."""
+        return self.state.training.account(trial).leased
+
+    def trial_epsilon(self, trial: str, steps: int) -> float:
+        """Return ε of a trial's first `steps` steps at the search's δ, as if no other trial existed.
+
+        This ε is not a claim. If the steps are leased, ε is at most the search's ε. ε is `math.inf` if double precision
+        is not enough. Raise `LedgerError` if the trial has reserved nothing and the search has several mechanisms.
+        """
+        require_steps(steps, minimum=0)
+        found = epsilon(_mechanism_of(self.state, trial), steps, self.state.delta)
+        return min(found, self.state.epsilon) if steps <= self.charged_steps(trial) else found
+
+    def view(self, *, live: bool = False) -> BudgetView:
+        """Return the spent, reserved and remaining budget. With `live`, ε is of steps that are rounded up."""
+        state, read = self.state, read_search(self.state, live=live)
         validation = None
         if state.validation is not None and read.validation is not None:
             validation = _view(state, state.validation, read.validation)

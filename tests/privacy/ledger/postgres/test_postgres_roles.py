@@ -15,8 +15,9 @@ from tuner.errors import LedgerCorruptError, LedgerError
 from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.state import DatasetCap
-from tuner.privacy.ledger.stores import Backend, Store, open_store
+from tuner.privacy.ledger.stores import open_store
 from tuner.privacy.ledger.stores import postgresql as store_postgres
+from tuner.privacy.ledger.stores.store import Backend, Store
 from tuner.report.budget import budget_values
 
 CAP = {"epsilon": 99.0, "delta": 1e-4}

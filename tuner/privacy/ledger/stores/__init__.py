@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
+from typing import TYPE_CHECKING
 
 from tuner.errors import InputError
 from tuner.passwords import hide_password
-from tuner.privacy.ledger.stores.postgresql import Postgres
-from tuner.privacy.ledger.stores.sqlite import Sqlite, default_url
-from tuner.privacy.ledger.stores.store import Backend, Store
 
-__all__ = ["Backend", "Store", "absolute_url", "default_url", "open_store", "require_folder", "store_exists"]
+if TYPE_CHECKING:
+    from tuner.privacy.ledger.stores.store import Backend, Store
+
+__all__ = ["absolute_url", "default_url", "open_store", "require_folder", "store_exists"]
 
 
 def open_store(url: str, *, create: bool) -> Store:
     """Open the store at `url`. If it does not exist and `create` is true, create it first. See `Ledger.open`."""
+    from tuner.privacy.ledger.stores.store import Store
+
     return Store(_backend(url), create=create)
 
 
@@ -31,14 +32,35 @@ def absolute_url(url: str) -> str:
     return _backend(url).url
 
 
-def require_folder(url: str, *, made: Path | None = None) -> None:
-    """Raise an InputError if the URL is malformed, or names a file in a folder that neither exists nor is `made`."""
+def default_url() -> str:
+    """Return the URL of the default ledger. It is the same in every folder, so that no folder hides a charge."""
+    home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return f"sqlite:///{Path(home).expanduser().absolute()}/dp-tuner/ledger.db"
+
+
+def require_folder(url: str, *, made: Path) -> None:
+    """Raise an InputError if the URL is malformed, or if the folder of its file does not exist.
+
+    A mistyped folder would start a ledger without history. That of the default ledger, and the folder `made` that a
+    command makes first, may be missing.
+    """
     backend = _backend(url)
-    if isinstance(backend, Sqlite):
-        backend.require_folder(made=None if made is None else made.absolute())
+    folder = backend.folder
+    if not (folder is None or folder.is_dir() or backend.url == default_url() or folder == made.absolute()):
+        raise InputError(
+            "ledger-folder-missing",
+            f"The ledger's folder {folder} does not exist, so a new ledger there would know no earlier search. "
+            "Correct the path, or make the folder first.",
+        )
 
 
 def _backend(url: str) -> Backend:
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    from tuner.privacy.ledger.stores.postgresql import Postgres
+    from tuner.privacy.ledger.stores.sqlite import Sqlite
+
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:

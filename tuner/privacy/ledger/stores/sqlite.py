@@ -70,18 +70,10 @@ class Sqlite(Backend):
                 f"The ledger {self._path} cannot be opened ({error.strerror}). Give this user access to its folder.",
             ) from error
 
-    def require_folder(self, *, made: Path | None = None) -> None:
-        """Raise an InputError if the folder does not exist: a mistyped one would start a ledger without history.
-
-        The folder of the default ledger, and the folder `made` that a command makes first, may be missing.
-        """
-        folder = self._path.parent
-        if not (folder.is_dir() or self.url == default_url() or folder == made):
-            raise InputError(
-                "ledger-folder-missing",
-                f"The ledger's folder {folder} does not exist, so a new ledger there would know no earlier search. "
-                "Correct the path, or make the folder first.",
-            )
+    @property
+    def folder(self) -> Path:
+        """The folder of the file."""
+        return self._path.parent
 
     def create(self) -> None:
         """Create an empty ledger under a temporary name, then link it into place. So no unfinished file is visible.
@@ -202,12 +194,6 @@ class Sqlite(Backend):
             )
         self._size = found.st_size
         return found.st_dev, found.st_ino
-
-
-def default_url() -> str:
-    """Return the URL of the default ledger. It is the same in every folder, so that no folder hides a charge."""
-    home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return f"sqlite:///{Path(home).expanduser().absolute()}/dp-tuner/ledger.db"
 
 
 def _path_of(url: str) -> Path:

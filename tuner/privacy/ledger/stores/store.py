@@ -97,6 +97,11 @@ class Backend(ABC):
 
     url: str
 
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the ledger's file; None for a server."""
+        return None
+
     @abstractmethod
     def exists(self) -> bool:
         """Return whether the ledger exists."""

@@ -21,7 +21,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, ndtri, stdtrit
 
 from tuner.study.unimodal.inference.axis import Array
 from tuner.study.unimodal.inference.records import ALONE, Record
@@ -132,6 +131,8 @@ def threshold(alpha: float, looks: int, *, values: int, known: bool = False) -> 
         return normal
     if values < LEAST:
         return inf
+    from scipy.special import ndtr, stdtrit
+
     return -float(stdtrit(_degrees(values), ndtr(-normal)))
 
 
@@ -143,6 +144,8 @@ def _bonferroni(alpha: float, looks: int) -> float:
     The number of analyses n is `looks`, rounded up to a power of two.
     """
     blocks = _BLOCK * (_BLOCK + 1) / 2 * 2 ** ceil(log2(looks))
+    from scipy.special import ndtri
+
     return -float(ndtri(alpha / (blocks**2 / 2)))
 
 

@@ -1,0 +1,76 @@
+"""The command `validate`. It imports no more than it needs, because editors and hooks call it on every change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from search_spaces.errors import DomainError
+from trainables.data import DatasetRequest, check_present, info
+from trainables.errors import TrainableError
+from tuner.errors import TunerError
+from tuner.experiment import find_file, load_experiment
+from tuner.plan.shapes import rung_steps
+from tuner.sweep.addresses import check_addresses
+from tuner.sweep.sweep_study import check_search
+
+if TYPE_CHECKING:
+    from tuner.experiment import Experiment
+
+__all__ = ["CheckedFile", "check_file", "missing_data"]
+
+_MANY_STEPS = 1000  # assumed steps of a trial, where only the order of its rungs matters
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedFile:
+    """Result of `tune validate` for one experiment file. `text` says that the file is valid, or lists all problems."""
+
+    valid: bool
+    text: str
+    warnings: tuple[str, ...] = ()
+
+
+def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
+    """Check an experiment file, its own data files if they are on this machine, and the user's own code."""
+    try:
+        path, _ = find_file(name)
+        experiment = load_experiment(path, overrides)
+        check_addresses(experiment)
+        _check_own_files(experiment)
+        if experiment.runs_own_code:
+            from tuner.sweep.preflight import check_model, prepare
+
+            check_model(prepare(name, overrides, data_dir=None, need_data=False))
+        if experiment.is_auto:  # what else may be chosen is refused by name, and then not taken
+            from tuner.plan.candidates import NO_SEARCH, as_candidate
+
+            experiment = as_candidate(experiment, NO_SEARCH)
+        check_search(experiment, rung_steps(experiment.search.rungs, _MANY_STEPS))
+    except (TunerError, TrainableError, DomainError) as error:
+        return CheckedFile(valid=False, text=f"error: {error}")
+    warnings = (*experiment.warnings(), *missing_data(experiment.dataset_request()))
+    return CheckedFile(
+        valid=True, text=f"{path}: valid", warnings=tuple(f"{path}: warning: {warning}" for warning in warnings)
+    )
+
+
+def missing_data(request: DatasetRequest) -> tuple[str, ...]:
+    """Return a warning if the data are not on this machine. A plan needs only public facts about them."""
+    try:
+        check_present(request)
+    except TrainableError as error:
+        return (f"only a run needs the records, and it would fail: {error}",)
+    return ()
+
+
+def _check_own_files(experiment: Experiment) -> None:
+    """Raise a DatasetError if a file of the user's own data cannot be used. No training record is read."""
+    asked = [experiment.dataset_request()]
+    if experiment.search.public is not None:
+        asked.append(experiment.public_request())
+    for request in asked:
+        if request.path is not None and Path(request.path).exists():
+            info(request)
