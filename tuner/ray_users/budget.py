@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from trainables.data import info, is_own
-from trainables.errors import InfrastructureError
 from tuner.errors import InputError, TunerError
 from tuner.executors.ray.charge import ActorCharge, start_charge_actor
 from tuner.privacy.accountant.filters import TotalSteps
@@ -109,7 +108,7 @@ class RunCharge(ActorCharge):
         try:
             ray.get_actor(self.actor, namespace=self.namespace)
         except ValueError as error:
-            raise InfrastructureError(
+            raise TunerError(
                 "charge-actor-lost",
                 "The process that charges the ledger has ended with its driver. Call `dp_trainable` again with the "
                 "same `search`, then restore the Tuner with the new trainable.",
