@@ -1,12 +1,10 @@
-"""What workers of Ray need of these tests: trainables that count their noise draws, and public ones without noise."""
+"""What workers of Ray need of these tests: trainables that count their noise draws, and one that skips its lease."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
 from typing import Any
-
-from ray.tune import Trainable
 
 import trainables.engine.step as engine
 from trainables.charge import NoCharge
@@ -57,18 +55,3 @@ def leased(url: str, search: str) -> dict[str, int]:
     for run, account in Ledger.open(url, create=False).search_state(search).trials.items():
         found[run.rpartition(".")[0]] += account.leased
     return {name: steps for name, steps in found.items() if steps}
-
-
-class Hill(Trainable):  # type: ignore[misc]
-    """A public score with one top at x = 1, which four reports approach."""
-
-    def setup(self, config: dict[str, float]) -> None:
-        self._x, self._reports = config["x"], 0
-
-    def step(self) -> dict[str, object]:
-        self._reports += 1
-        return {"score": (1 - (self._x - 1) ** 2) * self._reports / 4, "done": self._reports >= 4}
-
-    def reset_config(self, new_config: dict[str, float]) -> bool:
-        self.setup(new_config)
-        return True
