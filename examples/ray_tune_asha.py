@@ -1,4 +1,4 @@
-"""Your own `tune.Tuner` with Ray's ASHA, whose trials pay for their private steps. Any scheduler and searcher can be used.
+"""Your own `tune.Tuner` with Ray's ASHA, whose trials pay for their private steps. Any scheduler can be used.
 
     python examples/ray_tune_asha.py [FOLDER]     # the ledger and Ray's files; without it, a temporary folder
 

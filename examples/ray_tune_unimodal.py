@@ -1,6 +1,8 @@
-"""The unimodal sampler and pruner in your own `tune.Tuner`, over the smoothing radius R of DPLIS, with a charged ledger.
+"""The unimodal sampler and pruner in your own `tune.Tuner`, over the smoothing radius R of DPLIS.
 
     python examples/ray_tune_unimodal.py [FOLDER]     # the ledger and Ray's files; without it, a temporary folder
+
+The claim is that of `ray_tune_asha.py`, with a cap that pays for four whole trials.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Puts the shared fakes on the path of this process and its children, and shares one Ray among the tests of this folder."""
+"""Puts the shared fakes on the path of children too, and shares one Ray among the tests of this folder."""
 
 from __future__ import annotations
 

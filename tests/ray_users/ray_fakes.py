@@ -22,7 +22,7 @@ def counted(trainable: type[DPTrainable], folder: Path) -> type[DPTrainable]:
             super().setup(config)
             file = folder / self.trial_id
 
-            def add_noise(*arguments: Any, **named: Any) -> Any:
+            def add_noise(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - of the engine
                 with file.open("ab") as counts:
                     counts.write(b".")
                 return ADD_NOISE(*arguments, **named)
@@ -37,7 +37,7 @@ def skipping(trainable: type[DPTrainable]) -> type[DPTrainable]:
     """The planted fault: it trains, but asks another charge than the ledger's."""
 
     class Skipping(trainable):  # type: ignore[misc,valid-type]
-        def _started(self) -> Any:
+        def _started(self) -> Any:  # noqa: ANN401 - a training
             training = super()._started()
             training._charge = NoCharge()
             return training

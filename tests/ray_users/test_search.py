@@ -9,8 +9,8 @@ from typing import Any
 import optuna
 import pytest
 from errors_helper import raises_code
-from optuna.trial import TrialState
 from hill import Hill
+from optuna.trial import TrialState
 
 from tuner.errors import InputError
 from tuner.ray_users.search import StudySearch
@@ -24,7 +24,7 @@ def space() -> dict[str, Any]:
     return {"x": tune.uniform(-3.0, 3.0)}
 
 
-def ready(**others: Any) -> StudySearch:
+def ready(**others: Any) -> StudySearch:  # noqa: ANN401 - arguments of StudySearch
     return StudySearch(space=space(), metric="score", mode="max", **others)
 
 

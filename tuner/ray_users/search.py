@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.study import StudyDirection
 from optuna.trial import Trial, TrialState
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
@@ -101,7 +102,7 @@ class StudySearch(Searcher):  # type: ignore[misc]  # Ray has no types
         if config:
             self._space = OptunaSearch.convert_search_space(config)
         if self._space and self._metric and self._mode and self._study is None:
-            direction = "maximize" if self._mode == "max" else "minimize"
+            direction = StudyDirection.MAXIMIZE if self._mode == "max" else StudyDirection.MINIMIZE
             self._study = optuna.create_study(direction=direction, sampler=self._sampler, pruner=self._pruner)
         return True
 

@@ -85,7 +85,10 @@ def dp_trainable(
         search: name of the search in the ledger. The name of a search that exists continues it, with the same
             arguments; one driver at a time may do so. By default a new name is made.
         model: name of a model, or `package.module:function`.
+        optimizer: optimizer of a trial whose configuration names none.
+        momentum: momentum of SGD in a trial whose configuration names none.
         metric: name of the score that decides, `validation_accuracy`, or another one of the task.
+        precision: 'float32' or 'bfloat16', used in the forward and backward passes only.
         seed: PUBLIC seed of the initialisation, which is the same for all trials.
 
     Raises:
