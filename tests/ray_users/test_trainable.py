@@ -57,6 +57,7 @@ def counts(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.timeout(300)  # workers start slowly on a busy machine
 def test_concurrent_trials_under_asha_stay_within_the_cap_and_every_draw_was_leased(
     tmp_path: Path, counts: Path
 ) -> None:
@@ -65,12 +66,12 @@ def test_concurrent_trials_under_asha_stay_within_the_cap_and_every_draw_was_lea
     trainable = made(tmp_path)
     budget = trainable.budget
     scheduler = ASHAScheduler(max_t=4, grace_period=1, reduction_factor=2)
-    results = run(counted(trainable, counts), tmp_path, scheduler, 6)
+    results = run(counted(trainable, counts), tmp_path, scheduler, 4)
     assert draws(counts) == leased(budget.ledger, budget.search)
     # The first of two trials to reach a rung continues. So one trial takes all its steps, another one at least five,
     # and the third does not fit.
     refused = [str(result.error) for result in results if result.error is not None]
-    assert len(refused) == 4
+    assert len(refused) == 2
     assert all("[cap-exceeded]" in error for error in refused)
     assert len(draws(counts)) == 2
     assert STEPS < sum(draws(counts).values()) <= 2 * STEPS

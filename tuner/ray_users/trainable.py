@@ -187,6 +187,9 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         except WalledError:
             self._end(forfeits=True)
             raise
+        except Exception:  # Ray stops the worker without a word to it
+            self._end()
+            raise
         self._require_leased()
         self._reported = self._draws
         taken = self._training.step
@@ -249,22 +252,25 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
                 parameters=values,
                 device="auto" if ray.get_gpu_ids() else "cpu",
             )
-            trial = None if self._trial_info is None else self.trial_id
-            self._payment = Payment(RunCharge.of(self.budget, trial))
-            self._training = PrivateTraining(spec, self._payment)
+            self._training = PrivateTraining(spec, self._charge)
         return self._training
 
     def _advance(self) -> dict[str, float]:
-        training = self._started()
-        if not self._reserved and training.step < self.spec.steps:
+        taken = 0 if self._training is None else self._training.step
+        if not self._reserved and taken < self.spec.steps:  # before torch is imported, so that a refusal costs little
             used = {"sample_rate": self.spec.sample_rate, "noise_multiplier": self.spec.noise_multiplier}
-            self._charge.reserve(self.spec.steps - training.step, **used)
+            self._charge.reserve(self.spec.steps - taken, **used)
             self._reserved = True
+        training = self._started()
         training.run_to(next((rung for rung in self.rungs if rung > training.step), self.rungs[-1]))
         return {**training.evaluate(), "learning_rate": training.learning_rate}
 
     @property
     def _charge(self) -> Any:  # noqa: ANN401 - a `RunCharge` inside a `Payment`
+        """Charge of this run, which is a new one after `_forget`."""
+        if self._payment is None:
+            trial = None if self._trial_info is None else self.trial_id
+            self._payment = Payment(RunCharge.of(self.budget, trial))
         return self._payment
 
     def _behind_wall(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401 - the work's result
@@ -279,7 +285,7 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
 
     def _require_leased(self) -> None:
         """Compare the number of noise draws with the ledger. A subclass might train without its charge."""
-        leased = self._charge.leased() if self._payment is not None else 0
+        leased = self._charge.leased()
         if self._draws > leased:
             raise LedgerError(
                 "steps-not-leased",
