@@ -25,6 +25,7 @@ from trainables.wall import behind
 __all__ = [
     "OPERATOR_LOG",
     "MakeTraining",
+    "Payment",
     "TrainingLoop",
     "checkpoint_path",
     "checkpoint_step",
@@ -108,7 +109,7 @@ class TrainingLoop:
     saves: tuple[int, ...] = ()
     scored: int = 0
     _training: Training | None = field(default=None, init=False, repr=False)
-    _payment: _Payment | None = field(default=None, init=False, repr=False)
+    _payment: Payment | None = field(default=None, init=False, repr=False)
 
     def advance(self) -> Advance:
         """Train up to the next rung, write a checkpoint, and return the scores.
@@ -130,7 +131,7 @@ class TrainingLoop:
     def _advance(self) -> Advance:
         training = self._training
         if training is None:
-            self._payment = _Payment(self.charge)
+            self._payment = Payment(self.charge)
             training = self._training = self.make_training(self.spec, self._payment)
             checkpoint = intact_checkpoint(self.folder, self.trial_id)
             if checkpoint is not None:
@@ -173,7 +174,7 @@ class TrainingLoop:
                 old.unlink()
 
 
-class _Payment:
+class Payment:
     """Charge of a trial that remembers the error that it raised. Such an error comes from the ledger, not a record."""
 
     def __init__(self, charge: Any) -> None:  # noqa: ANN401 - a `trainables.charge.Charge`, possibly of a test

@@ -308,12 +308,20 @@ class PrivateTraining:
         }
         return state if self._average is None else {**state, "average": _stored(self._average.state_dict())}
 
+    def state_without_key(self) -> dict[str, Any]:
+        """Return the state without the secret generator. Whoever continues from it draws noise of their own.
+
+        Nothing in it reveals later noise. Any number of trainings may continue from it, also with other values.
+        """
+        return {name: value for name, value in self.state_dict().items() if name != "secret"}
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a stored state.
 
         The stored noise stream continues only if the spec is the same, and if no step or score was charged since the
         state was stored. Otherwise the secret generator takes a new key, because a result with noise of this stream may
-        be public. The difference of two results with the same noise would contain no noise.
+        be public. The difference of two results with the same noise would contain no noise. After a state without a
+        key (`state_without_key`), this training's own generator goes on, which no other training has.
 
         Raises:
             TrainableError: the spec averages the weights, but the state has no average. The training is not changed.
@@ -334,6 +342,8 @@ class PrivateTraining:
         if self._probes is not None and state["rate"] is not None:
             self._probes.load_state_dict(state["rate"])
         self._public.set_state(state["public"])
+        if "secret" not in state:
+            return
         self._secret.load_state_dict(state["secret"])
         charged = (self._charge.leased(), self._released())
         # A sealed search repeats its noise in a repeated run, because nobody saw the first run.

@@ -132,6 +132,14 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "grid-points-invalid": "A grid has too few points. A grid search needs at least one point for each range. A "
         "line or plane of the loss landscape needs an odd number of points, at least 3, so that its centre shows the "
         "model itself.",
+        "ray-method": "A trial in your own `tune.Tuner` pays step by step, so its method must train by private steps. "
+        "Run the other methods with `tune run`.",
+        "ray-unit": "`dp_trainable` protects single records. To protect users, run the search with `tune run`.",
+        "ray-reports": "A trial cannot report more often than it takes steps. Lower `reports`.",
+        "ray-full-runs": "`full_runs` is the number of whole trials that the cap pays for. Write a number of at least "
+        "1.",
+        "ray-search-incomplete": "A searcher on an Optuna study needs a space, the name of the score, and whether more "
+        "of it is better. Set `param_space`, `metric` and `mode` of the Tuner.",
         "cluster-address": "`--address` is the HOST:PORT of a cluster's head, or auto. Ray Client (ray://) is not "
         "used, because the driver and the ledger must be on a machine of the cluster or next to it.",
         "cluster-unreachable": "No Ray cluster answers at the address of `--address`. Check the host, the port and the "

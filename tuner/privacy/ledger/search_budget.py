@@ -279,7 +279,7 @@ class LedgerCharge:
         return self._opened[1]
 
     def __reduce__(self) -> tuple[type[LedgerCharge], tuple[str, str, str]]:
-        return LedgerCharge, (self.url, self.search, self.trial)
+        return type(self), (self.url, self.search, self.trial)
 
 
 def _mechanism(ask: Asked) -> SampledGaussian | None:
