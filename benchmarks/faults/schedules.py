@@ -24,7 +24,6 @@ from benchmarks.faults.search import MEMORY, Search
 from benchmarks.harness import Results, Settings, Table, at_least, at_most
 from trainables.errors import WalledError
 from trainables.rungs import TrainingLoop, checkpoint_path, why_lost
-from tuner.errors import TunerError
 from tuner.executors.base import act, checkpoint_finder, lose
 from tuner.study import views
 from tuner.study.driver import StudyDriver
@@ -115,9 +114,9 @@ def replay(seed: int, *, flaw: str = "") -> Outcome:
                     stop = _live(search, driver)
                 except DriverDied:
                     continue
-                except TunerError as error:
-                    if error.code != "trial-lost":
-                        search.world.broken.append(f"the search failed with the error {error.code}")
+                except Exception as error:  # noqa: BLE001 - a schedule that ends in an error is a finding
+                    if getattr(error, "code", "") != "trial-lost":
+                        search.world.broken.append(f"the search failed: {type(error).__name__}: {error}")
                         break
                     search.world.seen["committed run lost"] += 1
                     for path, content in search.copies.items():  # as the error asks
