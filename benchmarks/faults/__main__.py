@@ -1,16 +1,16 @@
 """What a search survives: random faults of a simulated cluster, and real sweeps with one fault each.
 
-    python -m benchmarks.faults [--quick] [--json] [--only SECTION ...] [--seed N]
+    python -m benchmarks.faults [--quick] [--json] [--only SECTION ...] [--faults FAULT ...] [--seed N]
 
 Sections: `schedules` replays 10 000 random schedules of faults through the driver and the ledger, without Ray, and
-plants three flaws that must be found.
+plants three flaws that must be found. `sweeps` causes each fault in a real sweep on Ray.
 """
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks.faults import schedules
+from benchmarks.faults import schedules, sweeps
 from benchmarks.harness import Benchmark, Section, run
 
 BENCHMARK = Benchmark(
@@ -20,7 +20,13 @@ BENCHMARK = Benchmark(
     seed=17,
     jobs=2,
     quick_seconds=290.0,
-    sections={"schedules": Section(measure=schedules.measure, bars=schedules.BARS)},
+    add_options=lambda parser: parser.add_argument(  # type: ignore[arg-type]
+        "--faults", nargs="+", choices=tuple(sweeps.FAULTS), metavar="FAULT", help="cause these faults only"
+    ),
+    sections={
+        "schedules": Section(measure=schedules.measure, bars=schedules.BARS),
+        "sweeps": Section(measure=sweeps.measure, bars=sweeps.BARS),
+    },
 )
 
 if __name__ == "__main__":

@@ -43,6 +43,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "See operator.log in the sweep's folder, fix the cause, then resume.",
         "ray-gone": "Ray's process on the driver's machine died, often for want of memory. Charged steps stay charged. "
         "Resume the sweep.",
+        "drill-failed": "The drill's sweep did not start, or did not end after its resume. It charged nothing of "
+        "yours. The message has the sweep's own last line; `tune doctor` may name the cause.",
         "ray-failed": "Ray Tune stopped with an error of its own. Charged steps stay charged. Resume the sweep.",
         "spool-busy": "Another process is writing the records of this sweep. Wait until it ends, or stop it with `tune "
         "stop`.",

@@ -40,6 +40,7 @@ class ExecutorSettings:
     """Resources of an executor.
 
     Attributes:
+        hung_after: seconds without a lease or a report after which a worker counts as lost.
         address: address of a running cluster, or None to run on this machine.
         hide_logs: whether to hide the executor's own logs from other accounts and to delete these logs at the end.
     """
@@ -47,6 +48,7 @@ class ExecutorSettings:
     concurrent_trials: int = 1
     cpus_per_trial: float = 1
     gpus_per_trial: float = 0
+    hung_after: float = 3600.0
     address: str | None = None
     hide_logs: bool = False
 

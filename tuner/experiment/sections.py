@@ -357,12 +357,13 @@ class SearchSection(Section):
 
 
 class ResourcesSection(Section):
-    """Resources of each trial, and the number of concurrent trials."""
+    """Resources of each trial, the number of concurrent trials, and the seconds after which a silent worker is lost."""
 
     concurrent_trials: Count = 1
     cpus_per_trial: Positive = 1.0
     gpus_per_trial: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     workers_per_trial: Count = 1
+    hung_after: Positive = 3600.0
 
 
 class TrackingSection(Section):
