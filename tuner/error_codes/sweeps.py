@@ -7,7 +7,9 @@ __all__ = ["EXPLANATIONS"]
 EXPLANATIONS: dict[int, dict[str, str]] = {
     1: {
         "system-error": "The operating system refused to read or write a file. Either the file is missing, or this "
-        "account has no access, or the disk is full. Fix the cause and run the command again.",
+        "account has no access. Fix the cause and run the command again.",
+        "disk-full": "The disk, or the quota of this account, is full, so a file could not be written. Charged steps "
+        "stay charged. Free some space, then run the command again; a sweep continues with `tune resume`.",
         "prices-unreadable": "The file of measured prices of search, which is part of the program, is damaged. Install "
         "the program again.",
         "internal-error": "dp-tuner has a bug; your input is not the cause. Please report the command and the whole "

@@ -7,6 +7,8 @@ sweep, a new Ray run starts from the storage, the ledger and the checkpoints.
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import time
 import uuid
@@ -23,7 +25,7 @@ from ray.tune.search import Searcher
 from trainables.charge import Charge
 from trainables.rungs import TrainingLoop
 from trainables.trial import AGAIN, FAILED, LOST, METRICS, REQUEST, STEP, TrialTrainable
-from tuner.errors import TunerError
+from tuner.errors import TunerError, disk_full, is_disk_full
 from tuner.executors.base import (
     ExecutorSettings,
     TrialSetup,
@@ -362,6 +364,8 @@ def _fit(bridge: _Bridge, resources: Mapping[str, float]) -> None:
     except tune.TuneError as error:
         # If the driver failed, `run` raises the driver's error, which says more than Ray's.
         if not bridge.over:
+            if is_disk_full(error) or os.strerror(errno.ENOSPC) in str(error):  # Ray makes text of its errors
+                raise disk_full(str(bridge.setup.folder)) from error
             raise TunerError("ray-failed", f"Ray Tune failed: {error}") from error
     finally:
         if not bridge.ray_gone:
