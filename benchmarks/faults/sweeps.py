@@ -26,7 +26,7 @@ from tuner.drill.sweep import CHARGE_ACTOR, RAYLET, TRIALS, WORKER, DrillSweep
 
 _PATIENCE = 300.0  # seconds for a sweep to end
 _ONE_FAULT = 120.0  # seconds of one fault, in a quick run
-_FIRST_CHECKPOINTS = 260  # draws after which two trials of 100 steps a rung have saved
+_TWO_CHECKPOINTS = 480  # draws after which they have two
 _SHOWN = 90  # letters of a message
 
 Repair = Callable[[], None]
@@ -42,6 +42,7 @@ class Fault:
         code: the exit code that it must have, or None if any will do.
         says: words that the message must have.
         quick: whether `--quick` causes it.
+        after: noise draws after which it is caused. By default two trials of 100 steps a rung have one checkpoint each.
     """
 
     cause: Callable[[DrillSweep], Repair]
@@ -49,6 +50,7 @@ class Fault:
     code: int | None = None
     says: str = ""
     quick: bool = False
+    after: int = 260
 
 
 def _nothing() -> None:
@@ -109,6 +111,10 @@ def _flipped(content: bytes) -> bytes:
     return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
 
 
+def _half(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
 def _full_disk(sweep: DrillSweep) -> Repair:
     filler = sweep.folder / "runs" / "filler"
     with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
@@ -134,8 +140,8 @@ FAULTS: dict[str, Fault] = {
     "charge_actor_killed": Fault(lambda sweep: _send(sweep, CHARGE_ACTOR, signal.SIGKILL), code=0, quick=True),
     "raylet_killed": Fault(lambda sweep: _send(sweep, RAYLET, signal.SIGKILL), code=1, says="ray-gone"),
     "terminated": Fault(_terminated, code=128 + signal.SIGTERM, says="resume", quick=True),
-    "checkpoint_flipped": Fault(_damaged(_flipped), code=-signal.SIGKILL, quick=True),
-    "checkpoint_truncated": Fault(_damaged(lambda content: content[: len(content) // 2]), code=-signal.SIGKILL),
+    "checkpoint_flipped": Fault(_damaged(_flipped), code=-signal.SIGKILL, quick=True, after=_TWO_CHECKPOINTS),
+    "checkpoint_truncated": Fault(_damaged(_half), code=-signal.SIGKILL, after=_TWO_CHECKPOINTS),
     "disk_full": Fault(_full_disk, stages.small_storage, code=1, says="full"),
     "ledger_read_only": Fault(_read_only, stages.own_books),
     "mlflow_killed": Fault(_tracker(signal.SIGKILL), stages.tracker, code=0),
@@ -206,7 +212,7 @@ def _play(fault: Fault, sweep: DrillSweep) -> tuple[tuple[object, ...], list[str
     """Start a sweep, cause the fault, repair it and resume; return the row of the table and the problems."""
     begun, problems = time.monotonic(), []
     sweep.start()
-    sweep.wait_for_draws(_FIRST_CHECKPOINTS, seconds=_PATIENCE)
+    sweep.wait_for_draws(fault.after, seconds=_PATIENCE)
     repair = fault.cause(sweep)
     code = ended = sweep.wait(seconds=_PATIENCE)
     said = sweep.message

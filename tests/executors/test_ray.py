@@ -315,7 +315,7 @@ class OneTrial:
         self._asked = True
         return Suggestion("ours", 0, {}, self.shape_of_trial("ours"))
 
-    def restarted(self, trial_id: str) -> bool:
+    def restarted(self, trial_id: str, why: str) -> bool:
         self.restarts += 1
         if not self._fits:
             self.ended.append("no room")

@@ -96,6 +96,7 @@ class _Placed:
     lost_in_a_row: int = 0  # lost workers since the trial's last report
     again_at: float | None = None
     why: str = ""  # why its worker was killed by us
+    because: str = ""  # why it starts again
     reports: int = 0
     charge: Charge | None = None  # to read how many steps were leased
     ray_id: str = ""  # the Ray trial that has it now; a trial that was paused, or lost its worker, gets another one
@@ -178,7 +179,7 @@ class _Bridge:
             return None
         placed.again_at = None
         with self._guard():
-            if self.driver.restarted(placed.suggestion.trial_id):
+            if self.driver.restarted(placed.suggestion.trial_id, placed.because):
                 # A committed run may now end earlier.
                 shape = self.driver.shape_of_trial(placed.suggestion.trial_id)
                 placed.suggestion = replace(placed.suggestion, shape=shape)
@@ -201,7 +202,7 @@ class _Bridge:
             with self._guard():
                 # If the repeated steps do not fit the budget, the driver finishes the trial as LOST. Ray may still
                 # start the trial, but the ledger then refuses its lease.
-                self.driver.restarted(trial_id)
+                self.driver.restarted(trial_id, "its machine leaves the cluster")
         self._added.add(ray_id)
 
     def result(self, ray_id: str, result: Mapping[str, Any]) -> bool:
@@ -239,6 +240,7 @@ class _Bridge:
         placed.lost += 1
         placed.lost_in_a_row += 1
         if placed.lost <= MAX_LOST_WORKERS:
+            placed.because = why
             placed.again_at = time.monotonic() + _PATIENCE[min(placed.lost_in_a_row, len(_PATIENCE)) - 1]
             return
         with self._guard():
