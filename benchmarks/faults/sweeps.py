@@ -130,8 +130,12 @@ def _read_only(sweep: DrillSweep) -> Repair:
     if os.access(books, os.W_OK):  # files are open there for writing
         subprocess.run(["mount", "--bind", books, books], check=True)
         subprocess.run(["mount", "-o", "remount,ro,bind", books], check=True)
-        return lambda: subprocess.run(["umount", books], check=True) and None
-    return lambda: subprocess.run(["mount", "-o", "remount,rw", books], check=True) and None
+        return lambda: _run("umount", books)
+    return lambda: _run("mount", "-o", "remount,rw", books)
+
+
+def _run(*words: str) -> None:
+    subprocess.run(words, check=True, capture_output=True)
 
 
 FAULTS: dict[str, Fault] = {
