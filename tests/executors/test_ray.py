@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
@@ -333,14 +335,14 @@ class OneTrial:
     def shape_of_trial(self, _: str) -> TrialShape:
         return TrialShape(steps=RUNGS[-1], rungs=RUNGS)
 
-    def bridge(self, folder: Path = Path()) -> ray_runner._Bridge:
+    def bridge(self, folder: Path = Path(), **options: Any) -> ray_runner._Bridge:  # noqa: ANN401
         setup = TrialSetup(
             spec_for=lambda _: None,
             charge_for=lambda _: None,  # type: ignore[arg-type, return-value]
             folder=folder,
             make_training=FakeTraining,  # type: ignore[arg-type]
         )
-        return ray_runner._Bridge(self, setup, ExecutorSettings(concurrent_trials=2))  # type: ignore[arg-type]
+        return ray_runner._Bridge(self, setup, ExecutorSettings(concurrent_trials=2, **options))  # type: ignore[arg-type]
 
 
 def test_a_trial_that_ray_gives_up_is_asked_for_again_after_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,6 +370,22 @@ def test_a_trial_that_ray_gives_up_is_asked_for_again_after_growing_pauses(monke
     assert "last allowed restart" in driver.ended[0]
     assert bridge.suggest("last") == "FINISHED"
     assert bridge.stop is not None
+
+
+def test_a_loss_that_would_be_paid_twice_stops_the_sweep_if_it_must_not_pay(tmp_path: Path) -> None:
+    for step, stops in ((20, True), (40, False)):
+        ledger = MemoryLedger("")
+        ledger.reserve("ours", Ask(100))
+        ledger.lease("ours", 40)
+        driver = OneTrial()
+        bridge = driver.bridge(tmp_path, on_loss="stop")
+        bridge.setup = replace(bridge.setup, charge_for=ledger.charge_for)
+        bridge.suggest("r0")
+        checkpoint(tmp_path, step)
+        bridge.lost("r0")
+        assert (getattr(bridge.error, "code", None) == "loss-not-paid") is stops, bridge.error
+        assert isinstance(bridge.suggest("r1"), dict) is not stops
+        assert (driver.restarts, driver.ended) == (not stops, []), "it stays as it is, for a resume"
 
 
 def test_while_a_lost_trial_waits_other_slots_are_filled_and_ctrl_c_ends_all() -> None:

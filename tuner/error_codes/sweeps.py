@@ -45,6 +45,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "See operator.log in the sweep's folder, fix the cause, then resume.",
         "ray-gone": "Ray's process on the driver's machine died, often for want of memory. Charged steps stay charged. "
         "Resume the sweep.",
+        "loss-not-paid": "A worker was lost, and `resources.on_loss` is stop, so the sweep stopped before the steps "
+        "since the trial's last checkpoint were charged again. `tune resume` continues the trial and pays for them.",
         "drill-failed": "The drill's sweep did not start, or did not end after its resume. It charged nothing of "
         "yours. The message has the sweep's own last line; `tune doctor` may name the cause.",
         "ray-failed": "Ray Tune stopped with an error of its own. Charged steps stay charged. Resume the sweep.",

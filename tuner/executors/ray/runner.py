@@ -22,7 +22,7 @@ from ray import tune
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from trainables.charge import Charge
+from trainables.charge import Charge, NoCharge
 from trainables.rungs import TrainingLoop
 from trainables.trial import AGAIN, FAILED, LOST, METRICS, REQUEST, STEP, TrialTrainable
 from tuner.errors import TunerError, disk_full, is_disk_full
@@ -122,6 +122,7 @@ class _Bridge:
         self.charge_actor = f"charge-actor-{uuid.uuid4().hex}"
         self._concurrent = settings.concurrent_trials
         self._hung_after = settings.hung_after
+        self._on_loss = settings.on_loss
         self._ours: dict[str, str] = {}  # Ray's trial id → ours
         self._placed: dict[str, _Placed] = {}  # by our id
         self._added: set[str] = set()
@@ -239,12 +240,29 @@ class _Bridge:
         why, placed.why = why or placed.why or "its worker was lost", ""
         placed.lost += 1
         placed.lost_in_a_row += 1
+        if self._on_loss == "stop":
+            with self._guard():
+                self._require_free(trial_id, placed, why)
+            if self.over:
+                return
         if placed.lost <= MAX_LOST_WORKERS:
             placed.because = why
             placed.again_at = time.monotonic() + _PATIENCE[min(placed.lost_in_a_row, len(_PATIENCE)) - 1]
             return
         with self._guard():
             lose(self.driver, self.setup, trial_id, f"after the last allowed restart: {why}")
+
+    def _require_free(self, trial_id: str, placed: _Placed, why: str) -> None:
+        """Raise a TunerError if a trial that lost its worker would repeat charged steps."""
+        placed.charge = placed.charge or self.setup.charge_for(trial_id)
+        done = checkpoint_finder(self.setup.folder)(trial_id) or 0
+        twice = placed.charge.leased() - done
+        if not isinstance(placed.charge, NoCharge) and twice > 0:
+            raise TunerError(
+                "loss-not-paid",
+                f"Trial {trial_id} would repeat from step {done}, because {why}, so {twice} steps would be paid twice, "
+                "and `resources.on_loss` is stop. Nothing more is charged. `tune resume` continues, and pays for them.",
+            )
 
     def kill_hung(self) -> None:
         """Kill the workers that make no progress. Ray then says that they were lost."""
