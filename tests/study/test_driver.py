@@ -84,6 +84,23 @@ def test_a_lost_worker_is_told_with_the_step_from_which_its_trial_continues() ->
     assert told.lost == [], "a trial that cannot continue is told as ended"
 
 
+def test_a_trial_that_never_reserved_ends_once_although_its_driver_dies_at_its_end() -> None:
+    study, ledger = random_study(), MemoryLedger("", cap=STEPS)
+    with dying(optuna.trial.Trial, "set_user_attr"):
+        driver_of(study, ledger).next()
+    full = MemoryLedger("", cap=STEPS - 1, lines=ledger.lines)
+    driver = driver_of(study, full)
+    driver.reconcile()
+    assert full.outstanding() == {}
+    with dying(optuna.Study, "tell"):
+        driver.next()
+    assert states(study) == ["RUNNING"]
+    again = driver_of(study, full)
+    again.reconcile()
+    assert states(study) == ["FAIL"]
+    assert isinstance(again.next(), Stop)
+
+
 # -- ends --------------------------------------------------------------------------------------------------------------
 
 
