@@ -120,9 +120,15 @@ def _number(value: float) -> tuple[float, bool]:
 
 
 def _states(sweep: Path) -> Counter[str]:
+    from tuner.study import views
     from tuner.study.storage import open_storage
-    from tuner.study.views import view_of
 
     storage = open_storage(sweep)
-    trials = [trial for study in storage.get_all_studies() for trial in storage.get_all_trials(study._study_id)]
-    return Counter(view_of(trial, mode="max", steps_planned=0).state.value for trial in trials)
+    states: Counter[str] = Counter()
+    for study in storage.get_all_studies():
+        for trial in storage.get_all_trials(study._study_id):
+            if views.TRIAL_ID in trial.user_attrs:
+                states[views.view_of(trial, mode="max", steps_planned=0).state.value] += 1
+            elif not trial.state.is_finished():  # a rejected candidate is finished, and is no trial
+                states[trial.state.name] += 1
+    return states
