@@ -1,6 +1,6 @@
 """What a search survives: random faults of a simulated cluster, and real sweeps with one fault each.
 
-    python -m benchmarks.faults [--quick] [--json] [--only SECTION ...] [--faults FAULT ...] [--seed N]
+    python -m benchmarks.faults [--quick] [--json] [--only SECTION ...] [--faults FAULT ...] [--repeats N]
 
 Sections: `schedules` replays 10 000 random schedules of faults through the driver and the ledger, without Ray, and
 plants three flaws that must be found. `sweeps` causes each fault in a real sweep on Ray.
@@ -20,9 +20,7 @@ BENCHMARK = Benchmark(
     seed=17,
     jobs=2,
     quick_seconds=290.0,
-    add_options=lambda parser: parser.add_argument(  # type: ignore[arg-type]
-        "--faults", nargs="+", choices=tuple(sweeps.FAULTS), metavar="FAULT", help="cause these faults only"
-    ),
+    add_options=sweeps.add_options,
     sections={
         "schedules": Section(measure=schedules.measure, bars=schedules.BARS),
         "sweeps": Section(measure=sweeps.measure, bars=sweeps.BARS),

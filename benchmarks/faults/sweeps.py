@@ -7,6 +7,7 @@ ends with an error, the fault is repaired and `tune resume` must finish it. Then
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import shutil
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.faults import stages
-from benchmarks.harness import Results, Settings, Table, at_most
+from benchmarks.harness import Results, Settings, Table, at_least, at_most
 from tuner.drill.sweep import CHARGE_ACTOR, RAYLET, TRIALS, WORKER, DrillSweep
 
 _PATIENCE = 300.0  # seconds for a sweep to end
@@ -155,16 +156,28 @@ FAULTS: dict[str, Fault] = {
     "worker_hung": Fault(lambda sweep: _send(sweep, WORKER, signal.SIGSTOP), stages.impatient, code=0),
 }
 
-BARS = {f"sweeps.{name}": at_most(0, quick=fault.quick) for name, fault in FAULTS.items()}
-"""The number of problems after each fault."""
+BARS = {
+    "sweeps.count": at_least(60, quick=False),
+    **{f"sweeps.{name}": at_most(0, quick=fault.quick) for name, fault in FAULTS.items()},
+}
+"""The number of sweeps, and the number of problems after each fault."""
+
+_REPEATS = 5  # sweeps with each fault, if nothing else is asked for
 
 _COLUMNS = ("fault", "ended", "message", "resumes", "trials", "leased, drawn", "records, in MLflow", "s", "problems")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this section."""
+    parser.add_argument("--faults", nargs="+", choices=tuple(FAULTS), metavar="FAULT", help="cause these faults only")
+    parser.add_argument("--repeats", type=int, metavar="N", help=f"sweeps with each fault; {_REPEATS} by default")
 
 
 def measure(settings: Settings, results: Results) -> None:
     """Cause every fault once and compare the books; the table grows with each."""
     rows: list[tuple[object, ...]] = []
     wanted = settings.own.faults or list(FAULTS)
+    repeats = 1 if settings.quick else settings.own.repeats or _REPEATS
     with tempfile.TemporaryDirectory() as inside:
         database = Path(inside) / "mlflow.db"
         for name, fault in FAULTS.items():
@@ -175,17 +188,21 @@ def measure(settings: Settings, results: Results) -> None:
                 results.leave_out(f"sweeps.{name}", "left out by --quick" if not fault.quick else "no time left")
                 continue
             _create(database)
-            try:
-                row, problems = _one(fault, database)
-            except stages.CannotStageError as error:
-                results.leave_out(f"sweeps.{name}", str(error))
-                continue
-            except Exception as error:  # noqa: BLE001 - the other faults are caused
-                row, problems = ("",) * 7, [f"{type(error).__name__}: {error}"]
-            rows.append((name, *row, "; ".join(problems) or "none"))
-            print(*rows[-1], sep=" | ", flush=True)
-            results.count(f"sweeps.{name}", len(problems), note="; ".join(problems))
-            results.tables["Faults in the middle of a sweep"] = Table(_COLUMNS, tuple(rows))
+            all_problems: list[str] = []
+            for _ in range(repeats):
+                try:
+                    row, problems = _one(fault, database)
+                except stages.CannotStageError as error:
+                    results.leave_out(f"sweeps.{name}", str(error))
+                    break
+                except Exception as error:  # noqa: BLE001 - the other faults are caused
+                    row, problems = ("",) * 7, [f"{type(error).__name__}: {error}"]
+                rows.append((name, *row, "; ".join(problems) or "none"))
+                print(*rows[-1], sep=" | ", flush=True)
+                all_problems += problems
+                results.count(f"sweeps.{name}", len(all_problems), note="; ".join(all_problems))
+                results.count("sweeps.count", len(rows))
+                results.tables["Faults in the middle of a sweep"] = Table(_COLUMNS, tuple(rows))
 
 
 def _create(database: Path) -> None:
@@ -240,5 +257,5 @@ def _play(fault: Fault, sweep: DrillSweep) -> tuple[tuple[object, ...], list[str
     problems += books.problems(trials=TRIALS)
     shown = said.removeprefix("error: ").partition(". ")[0].replace(str(sweep.folder), "")[:_SHOWN]
     states = ", ".join(f"{count} {state}" for state, count in books.trials.items())
-    row = (ended, shown if ended else "", resumes, states, f"{books.leased}, {books.drawn}")
+    row = (ended, shown if ended and ended > 0 else "", resumes, states, f"{books.leased}, {books.drawn}")
     return (*row, f"{books.recorded}, {books.tracked}", round(time.monotonic() - begun)), problems
