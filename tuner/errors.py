@@ -17,6 +17,7 @@ says what is wrong with the value and what to do.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -33,7 +34,11 @@ __all__ = [
     "TrackingError",
     "TunerError",
     "VerificationError",
+    "disk_full",
+    "is_disk_full",
 ]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class TunerError(Exception):
@@ -47,6 +52,23 @@ class TunerError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} [{self.code}]"
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Return whether an error, or one that led to it, says that a disk or a quota is full."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def disk_full(what: str) -> TunerError:
+    """Return the error for a full disk. `what` is the file that could not be written, or empty."""
+    where = f"{what}: " if what else ""
+    return TunerError(
+        "disk-full", f"{where}the disk is full. All charges remain. Free some space, then resume the sweep."
+    )
 
 
 class InputError(TunerError):

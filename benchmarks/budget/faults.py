@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.budget.draws import draws_begun, gaps, leased_steps, read_draws
 from benchmarks.harness import Results, Settings, Table, at_most
 from benchmarks.harness.machine import child_environment
+from tuner.drill.draws import draws_begun, gaps, leased_steps, read_draws
 from tuner.errors import LedgerError
 from tuner.privacy.ledger.ledger import Ledger
 

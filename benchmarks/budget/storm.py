@@ -19,11 +19,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.budget.draws import Draws, Gap, draws_begun, gaps, leased_steps, read_draws
-from benchmarks.budget.processes import Process, descendants, kill, wait_until_gone
 from benchmarks.harness import Results, Settings, Table, at_least, at_most
 from benchmarks.harness.machine import child_environment
 from trainables.charge import LEASE_STEPS as LEASE
+from tuner.drill.draws import Draws, Gap, draws_begun, gaps, leased_steps, read_draws
+from tuner.drill.processes import Process, descendants, kill, wait_until_gone
 
 BARS = {
     "storm.kills": at_least(200, quick=False),
@@ -51,7 +51,7 @@ search:
 resources: {{concurrent_trials: {_CONCURRENT}, cpus_per_trial: CPUS}}
 """
 # The titles of Ray's processes. A trial's ends in the name of the trainable's class, or of Ray's wrapper of it.
-_WORKER, _CASHIER = "Trainable", "ray::Cashier"
+_WORKER, _CASHIER = "Trainable", "ray::ChargeActor"
 _EARLY = 0.2  # share of the drivers that are killed while they start or reconcile
 _AT_THE_CASHIER = 0.08  # share of the other kills that hit the actor that charges
 _BETWEEN_KILLS = 1.4  # seconds, on average

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.budget.draws import Attempt, gaps, read_draws
-from benchmarks.budget.processes import descendants, kill, wait_until_gone
-from benchmarks.budget.program import counted_training
 from trainables.data import DatasetRequest, public_train_size
 from trainables.engine import step
 from trainables.training import TrainingSpec
+from tuner.drill.counted import counted_training
+from tuner.drill.draws import Attempt, gaps, read_draws
+from tuner.drill.processes import descendants, kill, wait_until_gone
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon

@@ -79,6 +79,7 @@ class FakeSpec:
     raise_at: int | None = None
     full_disk_in: tuple[int, ...] = ()
     kill_once_at: int | None = None
+    stop_once_at: int | None = None
     interrupt_at: int | None = None
 
 
@@ -124,11 +125,11 @@ class FakeTraining:
     def _maybe_die(self) -> None:
         if self.step == self.spec.interrupt_at:
             signal.raise_signal(signal.SIGINT)
-        if self.step == self.spec.kill_once_at:
+        if self.step in (self.spec.kill_once_at, self.spec.stop_once_at):
             flag = Path(self.spec.draws + ".killed")
             if not flag.exists():
                 flag.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), signal.SIGKILL if self.step == self.spec.kill_once_at else signal.SIGSTOP)
 
     def evaluate(self, split: str = "validation") -> dict[str, float]:
         value = score(self.spec.parameters, self.step)

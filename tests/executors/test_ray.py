@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import ray
 from errors_helper import raises_code
+from ledger_fakes import MemoryLedger
 from sweep_fakes import (
     LEASE,
     LONG_RUN,
@@ -23,11 +27,13 @@ from sweep_fakes import (
     states,
 )
 
+from trainables.charge import NoCharge
 from trainables.rungs import OPERATOR_LOG
 from tuner.errors import InputError, LedgerError, SweepInterrupted, TunerError
 from tuner.executors import base
-from tuner.executors.base import TrialSetup
+from tuner.executors.base import ExecutorSettings, TrialSetup
 from tuner.executors.ray import runner as ray_runner
+from tuner.executors.ray.hung import HungWorkers
 from tuner.study.driver import RAISED
 from tuner.study.types import Ask, Decision, Stop, StopReason, Suggestion, TrialShape
 
@@ -59,6 +65,73 @@ def test_a_lost_worker_goes_on_from_its_checkpoint_and_pays_again(tmp_path: Path
     assert states(sweep) == ["COMPLETE"] * 2
     assert sweep.draws == sweep.ledger.leased() == 2 * STEPS + LEASE
     assert sweep.ledger.outstanding() == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_worker_that_hangs_is_killed_and_its_trial_goes_on(tmp_path: Path, ray_two_slots: None) -> None:
+    sweep = Sweep(tmp_path, trials=2, faults={"stop_once_at": 50})
+    assert sweep.run_ray(hung_after=25.0).reason is StopReason.DONE
+    assert states(sweep) == ["COMPLETE"] * 2
+    assert sweep.draws == sweep.ledger.leased() == 2 * STEPS + LEASE
+    assert sweep.ledger.outstanding() == {}
+
+
+def test_only_a_worker_without_a_lease_or_a_report_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, killed = [0.0], []
+    monkeypatch.setattr(ray, "kill", killed.append)
+    hung = HungWorkers(10.0, clock=lambda: clock[0])
+    monkeypatch.setattr(hung, "_actor", lambda ray_id: None if ray_id == "queued" else f"worker of {ray_id}")
+    ledger = MemoryLedger("")
+    ledger.reserve("a", Ask(100))
+
+    def look(ray_id: str = "r0", reports: int = 0, charge: object = ledger.charge_for("a")) -> bool:
+        clock[0] += 6.0
+        return hung.look("a", ray_id, charge, reports)  # type: ignore[arg-type]
+
+    assert [look(), look()] == [False, False]
+    ledger.lease("a", 10)
+    assert [look(), look()] == [False, False], "a lease is progress"
+    assert [look(reports=1), look(reports=1)] == [False, False], "and so is a report"
+    assert [look("r1", 1), look("r1", 1)] == [False, False], "another worker begins anew"
+    assert [look("queued", 1), look("queued", 1), look("queued", 1)] == [False] * 3, "no worker cannot hang"
+    assert [look(charge=NoCharge()) for _ in range(4)] == [False] * 4, "nothing is known of a trial without a charge"
+    assert killed == []
+    assert [look("r1", 1), look("r1", 1), look("r1", 1)] == [False, False, True]
+    assert killed == ["worker of r1"]
+
+
+RAYLET_KILLED = """
+import sys
+from pathlib import Path
+import ray
+from sweep_fakes import Recorder, Sweep
+from tuner.errors import TunerError
+
+def die(n):
+    if n == 3:
+        ray._private.worker._global_node.all_processes["raylet"][0].process.kill()
+
+try:
+    Sweep(Path(sys.argv[1]), trials=50, observers=(Recorder(die),)).run_ray()
+except TunerError as error:
+    sys.exit(error.code)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_killed_raylet_ends_the_driver_with_an_error_and_a_resume_continues(
+    tmp_path: Path, ray_two_slots: None
+) -> None:
+    done = run_script(RAYLET_KILLED, str(tmp_path), timeout=300)
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-1] == "ray-gone", done.stderr
+    resumed = Sweep(tmp_path, trials=3)
+    assert resumed.run_ray().reason is StopReason.DONE
+    assert set(states(resumed)) == {"COMPLETE"}
+    assert resumed.draws <= resumed.ledger.leased()
+    assert resumed.ledger.outstanding() == {}
 
 
 @pytest.mark.slow
@@ -244,7 +317,7 @@ class OneTrial:
         self._asked = True
         return Suggestion("ours", 0, {}, self.shape_of_trial("ours"))
 
-    def restarted(self, trial_id: str) -> bool:
+    def restarted(self, trial_id: str, why: str) -> bool:
         self.restarts += 1
         if not self._fits:
             self.ended.append("no room")
@@ -262,14 +335,14 @@ class OneTrial:
     def shape_of_trial(self, _: str) -> TrialShape:
         return TrialShape(steps=RUNGS[-1], rungs=RUNGS)
 
-    def bridge(self, folder: Path = Path()) -> ray_runner._Bridge:
+    def bridge(self, folder: Path = Path(), **options: Any) -> ray_runner._Bridge:  # noqa: ANN401
         setup = TrialSetup(
             spec_for=lambda _: None,
             charge_for=lambda _: None,  # type: ignore[arg-type, return-value]
             folder=folder,
             make_training=FakeTraining,  # type: ignore[arg-type]
         )
-        return ray_runner._Bridge(self, setup, concurrent_trials=2)  # type: ignore[arg-type]
+        return ray_runner._Bridge(self, setup, ExecutorSettings(concurrent_trials=2, **options))  # type: ignore[arg-type]
 
 
 def test_a_trial_that_ray_gives_up_is_asked_for_again_after_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,6 +370,22 @@ def test_a_trial_that_ray_gives_up_is_asked_for_again_after_growing_pauses(monke
     assert "last allowed restart" in driver.ended[0]
     assert bridge.suggest("last") == "FINISHED"
     assert bridge.stop is not None
+
+
+def test_a_loss_that_would_be_paid_twice_stops_the_sweep_if_it_must_not_pay(tmp_path: Path) -> None:
+    for step, stops in ((20, True), (40, False)):
+        ledger = MemoryLedger("")
+        ledger.reserve("ours", Ask(100))
+        ledger.lease("ours", 40)
+        driver = OneTrial()
+        bridge = driver.bridge(tmp_path, on_loss="stop")
+        bridge.setup = replace(bridge.setup, charge_for=ledger.charge_for)
+        bridge.suggest("r0")
+        checkpoint(tmp_path, step)
+        bridge.lost("r0")
+        assert (getattr(bridge.error, "code", None) == "loss-not-paid") is stops, bridge.error
+        assert isinstance(bridge.suggest("r1"), dict) is not stops
+        assert (driver.restarts, driver.ended) == (not stops, []), "it stays as it is, for a resume"
 
 
 def test_while_a_lost_trial_waits_other_slots_are_filled_and_ctrl_c_ends_all() -> None:

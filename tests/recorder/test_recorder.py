@@ -154,7 +154,7 @@ def test_a_disk_that_refuses_stops_the_sweep_with_the_first_error(
             monkeypatch.setattr(os, "pwrite", refuse)
             observer.trial_reported(trial(0, step=50), 50, {"validation_accuracy": 0.5})
 
-    with raises_code(TrackingError, "spool-unwritable"):
+    with raises_code(TrackingError, "disk-full"):
         run()
     monkeypatch.undo()
     assert [entry.record["kind"] for entry in read_spool(tmp_path / "spool.jsonl")] == [

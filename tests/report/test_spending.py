@@ -28,6 +28,17 @@ def test_steps_that_were_charged_twice_would_have_been_so_in_any_search() -> Non
     assert (found.rows[-1].steps, found.rows[-1].whole_steps) == (430, 430 + 100)
 
 
+def test_what_was_paid_twice_is_said_and_a_failed_trial_repeated_nothing() -> None:
+    charged = {"t0": 130, "t1": 20, "t2": 100, "t4": 100}
+    found = spending_of(SPENT_TRIALS, charged=charged)
+    assert found.twice == 30, "the steps of a running trial since its last report are not repeated"
+    assert found.twice_epsilon == pytest.approx(350**0.5 - 320**0.5)
+    assert "30 steps of it were paid twice" in " ".join(found.sentences)
+    trials = (row(0, 0.80, "failed", step=20, id="t0"), *SPENT_TRIALS[1:])
+    assert spending_of(trials, charged=charged).twice == 0
+    assert "twice" not in " ".join(spending_of(SPENT_TRIALS).sentences)
+
+
 @pytest.mark.parametrize("epsilon", [float("inf"), float("nan")])
 def test_an_epsilon_that_is_not_finite_is_not_shown(epsilon: float) -> None:
     assert not spending_of(SPENT_TRIALS, steps_epsilon=lambda _steps: epsilon).with_epsilon

@@ -63,6 +63,44 @@ def test_room_that_another_process_takes_between_the_question_and_the_reservatio
     assert driver.study.trials == []
 
 
+def test_a_lost_worker_is_told_with_the_step_from_which_its_trial_continues() -> None:
+    class Told(Recorder):
+        lost: list[tuple[int, str]]
+
+        def trial_lost(self, trial: TrialView, why: str) -> None:
+            self.lost = [(trial.step, why)]
+
+    ledger, told = MemoryLedger("", cap=STEPS + 35), Told()
+    driver = driver_of(random_study(), ledger, observers=[told])
+    driver.reconcile(lambda _trial: 20)
+    trial = started(driver)
+    run_through(driver, ledger, trial, until=20)
+    ledger.lease(trial.trial_id, 35)
+    assert driver.restarted(trial.trial_id, "its worker hung")
+    assert told.lost == [(20, "its worker hung")]
+    told.lost = []
+    ledger.lease(trial.trial_id, 1)
+    assert not driver.restarted(trial.trial_id)
+    assert told.lost == [], "a trial that cannot continue is told as ended"
+
+
+def test_a_trial_that_never_reserved_ends_once_although_its_driver_dies_at_its_end() -> None:
+    study, ledger = random_study(), MemoryLedger("", cap=STEPS)
+    with dying(optuna.trial.Trial, "set_user_attr"):
+        driver_of(study, ledger).next()
+    full = MemoryLedger("", cap=STEPS - 1, lines=ledger.lines)
+    driver = driver_of(study, full)
+    driver.reconcile()
+    assert full.outstanding() == {}
+    with dying(optuna.Study, "tell"):
+        driver.next()
+    assert states(study) == ["RUNNING"]
+    again = driver_of(study, full)
+    again.reconcile()
+    assert states(study) == ["FAIL"]
+    assert isinstance(again.next(), Stop)
+
+
 # -- ends --------------------------------------------------------------------------------------------------------------
 
 

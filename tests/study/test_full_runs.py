@@ -8,7 +8,7 @@ from typing import Any
 
 import optuna
 import pytest
-from driver_fakes import Machine, driver_of, random_study
+from driver_fakes import Machine, driver_of, random_study, states
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger_fakes import MemoryLedger
@@ -102,6 +102,23 @@ def test_a_pruner_stops_paused_trials_for_good_but_never_the_leader() -> None:
     reasons = [trial.user_attrs[views.REASON] for trial in study.trials]
     assert [reason == UNUSED for reason in reasons] == [True, False, False, False], "the first led when it reported"
     assert ledger.leased() == 4 * 10 + 30
+
+
+def test_a_trial_that_cannot_draw_its_last_score_again_is_lost_and_never_paused_at_its_end() -> None:
+    study, ledger = random_study(), MemoryLedger("", cap=40, score_cap=3)
+    make = lambda: rung_wise(study, ledger, trials=1, shape_of=lambda _: SHAPE)  # noqa: E731
+    machine = Sweep(make, ledger, scores=(0.3,))
+    machine.fill(1)
+    while machine.ledger.released() < 2:
+        machine.act("rung", 0)
+        machine.fill(1)
+    machine.ledger.lease(*next((trial, 20) for trial in machine.running))
+    ledger.release(*next((trial, 1) for trial in machine.running))
+    machine.saved = dict.fromkeys(machine.running, 40)
+    machine.driver._live.running[next(iter(machine.running))].trial.report(0.3, 40)  # and the driver dies
+    machine.complete()
+    assert states(study) == ["FAIL"]
+    assert study.trials[0].user_attrs[views.OUTCOME] == "LOST"
 
 
 # -- every interleaving of small searches ------------------------------------------------------------------------------

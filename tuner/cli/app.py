@@ -13,7 +13,7 @@ from tuner.cli import audit, checks, landscape, plan, search, sweeps
 from tuner.cli.budget import tune_budget
 from tuner.cli.data import tune_data
 from tuner.cli.ray import RAY, ray_command
-from tuner.errors import InputError, SweepInterrupted, TunerError
+from tuner.errors import InputError, SweepInterrupted, TunerError, disk_full, is_disk_full
 from tuner.passwords import hide_password
 from tuner.signals import end_as_ctrl_c, exit_code
 
@@ -65,6 +65,8 @@ class Commands(click.Group):
             _fail(error, getattr(error, "exit_code", InputError.exit_code))
         except OSError as error:  # the message of the operating system is the clearest
             where = f"{error.filename}: " if error.filename else ""
+            if is_disk_full(error):
+                _fail(disk_full(str(error.filename or "")), TunerError.exit_code)
             _fail(TunerError("system-error", f"{where}{error.strerror or error}"), TunerError.exit_code)
         sys.exit(answer if isinstance(answer, int) else 0)
 

@@ -36,16 +36,25 @@ def tune_verify(card: Path, ledger: str | None, as_json: bool) -> None:
 @address_option
 @json_option
 @click.option("--fix", is_flag=True, help="Change the scripts `tune` and `dp-tune` so that they start this program.")
+@click.option("--drill", is_flag=True, help="Kill processes of a small public sweep, resume it, and compare its books.")
 def tune_doctor(
-    file: str | None, data_dir: str | None, storage: str, address: str | None, as_json: bool, fix: bool
+    file: str | None, data_dir: str | None, storage: str, address: str | None, as_json: bool, fix: bool, drill: bool
 ) -> None:
     """Check the installation: scripts, packages, dependencies, data sets and open doors. Suggest fixes.
 
     With --address, check every machine of a Ray cluster instead: versions, code, shared storage, memory, disk, clock
     and token; and, for the experiment FILE, its data, its GPUs and its own model. `tune run` checks the same.
+
+    With --drill, run a small sweep on public digits with a ledger of its own, kill a worker and the driver, resume it,
+    and compare the steps leased, the noise drawn and the records in MLflow. With --address, on that cluster.
     """
     from tuner.doctor import diagnose, diagnosis_text, fix_script
 
+    if drill:
+        if file is not None or fix:
+            raise click.UsageError("--drill has a sweep of its own. Leave out FILE and --fix.")
+        _drill(address, storage, data_dir, as_json=as_json)
+        return
     if file is not None and address is None:
         raise click.UsageError("FILE is checked on the machines of a cluster. Name the cluster with --address.")
     if address is not None:
@@ -57,6 +66,16 @@ def tune_doctor(
     found = diagnose(data_dir)
     print_answer({"findings": [vars(each) for each in found]}, diagnosis_text(found), as_json=as_json)
     sys.exit(0 if all(each.ok for each in found) else 1)
+
+
+def _drill(address: str | None, storage: str, data_dir: str | None, *, as_json: bool) -> None:
+    from tuner.drill.drill import run_drill
+
+    found = run_drill(
+        address=address, storage=storage, data_dir=data_dir, say=lambda line: click.echo(line, err=as_json)
+    )
+    print_answer(found.values(), found.text(), as_json=as_json)
+    sys.exit(1 if found.problems else 0)
 
 
 def _doctor_of_cluster(address: str, file: str | None, data_dir: str | None, storage: str, *, as_json: bool) -> None:

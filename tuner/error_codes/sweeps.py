@@ -7,7 +7,9 @@ __all__ = ["EXPLANATIONS"]
 EXPLANATIONS: dict[int, dict[str, str]] = {
     1: {
         "system-error": "The operating system refused to read or write a file. Either the file is missing, or this "
-        "account has no access, or the disk is full. Fix the cause and run the command again.",
+        "account has no access. Fix the cause and run the command again.",
+        "disk-full": "The disk, or the quota of this account, is full, so a file could not be written. Charged steps "
+        "stay charged. Free some space, then run the command again; a sweep continues with `tune resume`.",
         "prices-unreadable": "The file of measured prices of search, which is part of the program, is damaged. Install "
         "the program again.",
         "internal-error": "dp-tuner has a bug; your input is not the cause. Please report the command and the whole "
@@ -43,6 +45,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "See operator.log in the sweep's folder, fix the cause, then resume.",
         "ray-gone": "Ray's process on the driver's machine died, often for want of memory. Charged steps stay charged. "
         "Resume the sweep.",
+        "loss-not-paid": "A worker was lost, and `resources.on_loss` is stop, so the sweep stopped before the steps "
+        "since the trial's last checkpoint were charged again. `tune resume` continues the trial and pays for them.",
+        "drill-failed": "The drill's sweep did not start, or did not end after its resume. It charged nothing of "
+        "yours. The message has the sweep's own last line; `tune doctor` may name the cause.",
         "ray-failed": "Ray Tune stopped with an error of its own. Charged steps stay charged. Resume the sweep.",
         "spool-busy": "Another process is writing the records of this sweep. Wait until it ends, or stop it with `tune "
         "stop`.",

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from trainables.charge import Charge
 from trainables.rungs import OPERATOR_LOG, MakeTraining, checkpoint_path, checkpoint_step, intact_checkpoint
@@ -40,6 +40,8 @@ class ExecutorSettings:
     """Resources of an executor.
 
     Attributes:
+        hung_after: seconds without a lease or a report after which a worker counts as lost.
+        on_loss: whether a trial that lost its worker pays for the steps that it repeats, or stops the sweep before.
         address: address of a running cluster, or None to run on this machine.
         hide_logs: whether to hide the executor's own logs from other accounts and to delete these logs at the end.
     """
@@ -47,6 +49,8 @@ class ExecutorSettings:
     concurrent_trials: int = 1
     cpus_per_trial: float = 1
     gpus_per_trial: float = 0
+    hung_after: float = 3600.0
+    on_loss: Literal["pay", "stop"] = "pay"
     address: str | None = None
     hide_logs: bool = False
 

@@ -357,12 +357,19 @@ class SearchSection(Section):
 
 
 class ResourcesSection(Section):
-    """Resources of each trial, and the number of concurrent trials."""
+    """Resources of each trial, the number of concurrent trials, and what happens when a worker is lost or silent.
+
+    A worker without a lease or a report for `hung_after` seconds is killed and counts as lost. With `on_loss` ``pay``,
+    a trial that lost its worker continues and pays again for the steps that it repeats. With ``stop``, the sweep stops
+    before that, and a resume pays.
+    """
 
     concurrent_trials: Count = 1
     cpus_per_trial: Positive = 1.0
     gpus_per_trial: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     workers_per_trial: Count = 1
+    hung_after: Positive = 3600.0
+    on_loss: Literal["pay", "stop"] = "pay"
 
 
 class TrackingSection(Section):

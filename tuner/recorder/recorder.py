@@ -198,6 +198,9 @@ class MLflowRecorder:
         """Mark the trial's run in MLflow as paused. The run stays open."""
         self._append(metrics_record({}, step=trial.step, trial=trial.id, tags={"state": trial.state.name.lower()}))
 
+    def trial_lost(self, trial: TrialView, why: str) -> None:
+        """Record nothing: the charged steps, which are recorded, tell what was paid again."""
+
     def trial_finished(self, trial: TrialView) -> None:
         """Close the trial's run in MLflow with its final status, and update the best score of the sweep."""
         read = None if self._budget is None else self._budget.read()

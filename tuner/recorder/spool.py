@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from tuner.errors import TrackingError
+from tuner.errors import TrackingError, is_disk_full
 from tuner.files import lock_open_file, write_text
 
 __all__ = ["Acknowledgement", "Record", "Spool", "SpoolLine", "is_being_written", "read_spool"]
@@ -196,10 +196,16 @@ class Spool:
             self._refusal = self._failure(error)
 
     def _failure(self, error: OSError) -> TrackingError:
+        if is_disk_full(error):
+            return TrackingError(
+                "disk-full",
+                f"{self.path}: the disk is full. All charges and all earlier records remain. Free some space, then "
+                "continue with `tune resume`.",
+            )
         return TrackingError(
             "spool-unwritable",
             f"{self.path}: the disk refused a record of the sweep ({error.strerror or error}). All earlier records are "
-            "safe. Free space or fix the disk, then continue with `tune resume`.",
+            "safe. Fix the disk, then continue with `tune resume`.",
         )
 
 

@@ -161,6 +161,11 @@ class LiveView:
             if not self._quiet:
                 self._say(f"trial {trial.number} paused at step {trial.step}/{trial.steps_planned}")
 
+    def trial_lost(self, trial: TrialView, why: str) -> None:
+        """Show a trial at the step from which it continues."""
+        with self._mutex:
+            self._take(trial)
+
     def trial_finished(self, trial: TrialView) -> None:
         """Show a trial that ended."""
         with self._mutex:
@@ -176,6 +181,11 @@ class LiveView:
             if found and found != self._found:
                 self._found = found
                 self._say(found)
+
+    def say(self, line: str) -> None:
+        """Print a line, also above a live table."""
+        with self._mutex:
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def render(self) -> RenderableType:
         """Return the view as it is now."""

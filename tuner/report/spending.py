@@ -40,6 +40,8 @@ class Spending:
     excluded: int  # candidates that never started
     cap: float | None = None  # ε of the guarantee; None if nothing is charged
     delta: float | None = None  # of every ε here
+    twice: int = 0  # steps that were paid twice, because a worker or the driver was lost
+    twice_epsilon: float | None = None  # what they added to the odometer; None if unknown
 
     @property
     def with_epsilon(self) -> bool:
@@ -68,6 +70,12 @@ class Spending:
             )
             if saved and last.whole_epsilon is not None and last.whole_epsilon > self.cap:
                 said.append("If all trials had run to their end, they would not have fit under the cap.")
+        if self.twice:
+            more = "" if self.twice_epsilon is None else f" (ε {format_value(self.twice_epsilon)} by the odometer)"
+            said.append(
+                f"{plural(self.twice, 'step')} of it {'was' if self.twice == 1 else 'were'} paid twice{more}: a worker "
+                "or the driver was lost, and its trial repeated the steps since its last checkpoint."
+            )
         if self.stopped:
             said.append("The final scores of stopped trials are unknown.")
         return tuple(said)
@@ -125,7 +133,16 @@ def spending(
                     whole_epsilon=epsilon_of(to_end),
                 )
             )
+    # What an ended trial was charged beyond its own steps. A failed trial forfeits the rest of its reservation.
+    once = {
+        trial.id: min(trial.step, charged[trial.id]) if trial.state in ("complete", "pruned") else charged[trial.id]
+        for trial in trials
+    }
+    twice = sum(charged.values()) - sum(once.values())
+    all_paid, paid_once = (epsilon_of(charged), epsilon_of(once)) if twice else (None, None)
     return Spending(
+        twice=twice,
+        twice_epsilon=None if all_paid is None or paid_once is None else all_paid - paid_once,
         rows=tuple(rows),
         trials=len(trials) + excluded,
         stopped=sum(trial.state == "pruned" for trial in trials),

@@ -14,6 +14,7 @@ from tuner.errors import BudgetRefusedError, SweepInterrupted, TunerError
 from tuner.privacy.card.claims import PUBLIC_SEARCH
 from tuner.report.curve_watch import CurveWatch, curves_of_sweep
 from tuner.report.facts import claim_headline, sweep_report, unique_name
+from tuner.report.losses import LossLines
 from tuner.report.text import console, summary, view_console
 from tuner.report.trial_row import TrialRow
 from tuner.report.wording import plural
@@ -122,7 +123,13 @@ def run_open(
                 trials=plan.trials,
                 spec_for=partial(_spec, sweep, prepared, budget, release=release),
                 budget=budget,
-                observers=(*(() if ledger is None else (HeadWatch(sweep, ledger),)), recorder, curve, live),
+                observers=(
+                    *(() if ledger is None else (HeadWatch(sweep, ledger),)),
+                    recorder,
+                    curve,
+                    live,
+                    *(() if budget is None else (LossLines(budget, live.say),)),
+                ),
             )
             stop = _with_kept_budget(stop, budget)
             recorder.finish(stop.reason.value, reason=stop.detail)

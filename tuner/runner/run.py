@@ -146,6 +146,8 @@ def run_trials(
         concurrent_trials=resources.concurrent_trials,
         cpus_per_trial=resources.cpus_per_trial,
         gpus_per_trial=resources.gpus_per_trial,
+        hung_after=resources.hung_after,
+        on_loss=resources.on_loss,
         address=options.address,
         hide_logs=plan.mode.runs_hidden,
     )

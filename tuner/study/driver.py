@@ -30,6 +30,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tuner.errors import InputError
@@ -171,7 +172,7 @@ class StudyDriver:
         """Stop the search. Running trials continue, but no further trial starts."""
         self._stop = Stop(StopReason.STOPPED, detail)
 
-    def restarted(self, trial_id: str) -> bool:
+    def restarted(self, trial_id: str, why: str = "its worker was lost") -> bool:
         """Reserve the steps that a trial must repeat because its worker was lost, and return True.
 
         The trial restarts from its last checkpoint. If the steps do not fit the budget, end the trial as LOST, or pause
@@ -179,6 +180,7 @@ class StudyDriver:
         """
         active = self._live.running[trial_id]
         if self._reservations.repeat(active, scored=active.scored):
+            self._live.announce.lost(replace(active.view(), step=self._live.checkpoint_of(trial_id)), why)
             return True
         if self._paused is not None and self._paused.pause_again(active):
             return False

@@ -105,7 +105,7 @@ class InterruptedTrials:
         elif views.OUTCOME in frozen.user_attrs:  # it was written last, so the steps and the reason are stored too
             active = self._live.adopt(trial_of(self._study, frozen))
             outcome, reason = TrialStatus(frozen.user_attrs[views.OUTCOME]), str(frozen.user_attrs[views.REASON])
-            self._live.end(active, outcome, reason)
+            self._live.end(active, outcome, reason, settle=reserved)  # a trial that never fitted reserved nothing
         elif views.REJECTED in frozen.user_attrs or self._candidates.is_half(frozen):
             if reserved:
                 self._room.settle(trial_id, 0)

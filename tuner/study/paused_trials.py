@@ -68,9 +68,10 @@ class PausedTrials:
     def pause_again(self, active: RunningTrial) -> bool:
         """Pause a trial that may not repeat the steps after its last report, and return True.
 
-        Return False if its checkpoint is not that of its last report.
+        Return False if its checkpoint is not that of its last report, or if that was its end: nothing follows it.
         """
-        if not 0 < active.reported == self._live.checkpoint_of(active.id):
+        at_rest = 0 < active.reported == self._live.checkpoint_of(active.id)
+        if not at_rest or active.reported >= active.shape.steps:
             return False
         active.grant(active.reported)
         self._live.pause(active)

@@ -147,6 +147,11 @@ class Announcements:
         for observer in self._observers:
             observer.trial_paused(view)
 
+    def lost(self, view: TrialView, why: str) -> None:
+        """Announce that a trial lost its worker and continues."""
+        for observer in self._observers:
+            observer.trial_lost(view, why)
+
     def finished(self, view: TrialView) -> None:
         """Announce the end of a trial, then mark it as announced.
 

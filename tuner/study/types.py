@@ -254,6 +254,10 @@ class Observer(Protocol):
         """Handle a trial that pauses at a rung. `trial_started` follows if it is promoted, or else `trial_finished`."""
         return
 
+    def trial_lost(self, trial: TrialView, why: str) -> None:
+        """Handle a trial that lost its worker and continues from its last checkpoint, which is at `trial.step`."""
+        return
+
     def trial_finished(self, trial: TrialView) -> None:
         """Handle a trial that ended as COMPLETE, PRUNED, FAILED or LOST."""
         return

@@ -7,6 +7,8 @@ sweep, a new Ray run starts from the storage, the ledger and the checkpoints.
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import time
 import uuid
@@ -20,9 +22,10 @@ from ray import tune
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
+from trainables.charge import Charge, NoCharge
 from trainables.rungs import TrainingLoop
 from trainables.trial import AGAIN, FAILED, LOST, METRICS, REQUEST, STEP, TrialTrainable
-from tuner.errors import TunerError
+from tuner.errors import TunerError, disk_full, is_disk_full
 from tuner.executors.base import (
     ExecutorSettings,
     TrialSetup,
@@ -34,6 +37,7 @@ from tuner.executors.base import (
     require_checkpoint,
 )
 from tuner.executors.ray.charge import ActorCharge, start_charge_actor
+from tuner.executors.ray.hung import HungWorkers
 from tuner.executors.ray.session import interruptible, ray_session
 from tuner.executors.ray.watchdog import RayGone, watched
 from tuner.study.driver import StudyDriver
@@ -68,7 +72,7 @@ class RayExecutor:
             try:
                 with ray_session(settings):
                     driver.reconcile(checkpoint_finder(setup.folder))
-                    bridge = _Bridge(driver, setup, concurrent_trials=settings.concurrent_trials)
+                    bridge = _Bridge(driver, setup, settings)
                     _fit(bridge, {"cpu": settings.cpus_per_trial, "gpu": settings.gpus_per_trial})
             except KeyboardInterrupt as interrupt:
                 raise interrupted() from interrupt
@@ -91,6 +95,10 @@ class _Placed:
     lost: int = 0
     lost_in_a_row: int = 0  # lost workers since the trial's last report
     again_at: float | None = None
+    why: str = ""  # why its worker was killed by us
+    because: str = ""  # why it starts again
+    reports: int = 0
+    charge: Charge | None = None  # to read how many steps were leased
     ray_id: str = ""  # the Ray trial that has it now; a trial that was paused, or lost its worker, gets another one
 
 
@@ -103,15 +111,18 @@ class _Bridge:
     An exception of the driver is stored in `error` and ends the run. Ray would convert the exception to text.
     """
 
-    def __init__(self, driver: StudyDriver, setup: TrialSetup, *, concurrent_trials: int) -> None:
+    def __init__(self, driver: StudyDriver, setup: TrialSetup, settings: ExecutorSettings) -> None:
         self.driver = driver
         self.setup = setup
+        self.hung = HungWorkers(settings.hung_after)
         self.error: Exception | None = None
         self.interrupted = False
         self.ray_gone = False
         self.stop: Stop | None = None
         self.charge_actor = f"charge-actor-{uuid.uuid4().hex}"
-        self._concurrent = concurrent_trials
+        self._concurrent = settings.concurrent_trials
+        self._hung_after = settings.hung_after
+        self._on_loss = settings.on_loss
         self._ours: dict[str, str] = {}  # Ray's trial id → ours
         self._placed: dict[str, _Placed] = {}  # by our id
         self._added: set[str] = set()
@@ -169,7 +180,7 @@ class _Bridge:
             return None
         placed.again_at = None
         with self._guard():
-            if self.driver.restarted(placed.suggestion.trial_id):
+            if self.driver.restarted(placed.suggestion.trial_id, placed.because):
                 # A committed run may now end earlier.
                 shape = self.driver.shape_of_trial(placed.suggestion.trial_id)
                 placed.suggestion = replace(placed.suggestion, shape=shape)
@@ -192,7 +203,7 @@ class _Bridge:
             with self._guard():
                 # If the repeated steps do not fit the budget, the driver finishes the trial as LOST. Ray may still
                 # start the trial, but the ledger then refuses its lease.
-                self.driver.restarted(trial_id)
+                self.driver.restarted(trial_id, "its machine leaves the cluster")
         self._added.add(ray_id)
 
     def result(self, ray_id: str, result: Mapping[str, Any]) -> bool:
@@ -211,6 +222,7 @@ class _Bridge:
                 lose(self.driver, self.setup, trial_id, str(result[LOST]))
                 return False
             self._placed[trial_id].lost_in_a_row = 0
+            self._placed[trial_id].reports += 1
             prefix = f"{METRICS}/"
             metrics = {
                 key.removeprefix(prefix): float(value) for key, value in result.items() if key.startswith(prefix)
@@ -219,19 +231,49 @@ class _Bridge:
             return act(self.driver, trial_id, int(result[STEP]), metrics)
         return False
 
-    def lost(self, ray_id: str, why: str = "its worker was lost") -> None:
+    def lost(self, ray_id: str, why: str = "") -> None:
         """Schedule the restart of a trial that lost its worker, or lose it after too many restarts."""
         trial_id = self._ours[ray_id]
         if self.over or not self._has_it(ray_id):
             return
         placed = self._placed[trial_id]
+        why, placed.why = why or placed.why or "its worker was lost", ""
         placed.lost += 1
         placed.lost_in_a_row += 1
+        if self._on_loss == "stop":
+            with self._guard():
+                self._require_free(trial_id, placed, why)
+            if self.over:
+                return
         if placed.lost <= MAX_LOST_WORKERS:
+            placed.because = why
             placed.again_at = time.monotonic() + _PATIENCE[min(placed.lost_in_a_row, len(_PATIENCE)) - 1]
             return
         with self._guard():
             lose(self.driver, self.setup, trial_id, f"after the last allowed restart: {why}")
+
+    def _require_free(self, trial_id: str, placed: _Placed, why: str) -> None:
+        """Raise a TunerError if a trial that lost its worker would repeat charged steps."""
+        placed.charge = placed.charge or self.setup.charge_for(trial_id)
+        done = checkpoint_finder(self.setup.folder)(trial_id) or 0
+        twice = placed.charge.leased() - done
+        if not isinstance(placed.charge, NoCharge) and twice > 0:
+            raise TunerError(
+                "loss-not-paid",
+                f"Trial {trial_id} would repeat from step {done}, because {why}, so {twice} steps would be paid twice, "
+                "and `resources.on_loss` is stop. Nothing more is charged. `tune resume` continues, and pays for them.",
+            )
+
+    def kill_hung(self) -> None:
+        """Kill the workers that make no progress. Ray then says that they were lost."""
+        if self.over or not self.hung.due:
+            return
+        for trial_id, placed in self._placed.items():
+            if placed.again_at is not None or not self.driver.is_running(trial_id):
+                continue
+            placed.charge = placed.charge or self.setup.charge_for(trial_id)
+            if self.hung.look(trial_id, placed.ray_id, placed.charge, placed.reports):
+                placed.why = f"its worker made no progress for {self._hung_after:g} s"
 
     def _has_it(self, ray_id: str) -> bool:
         """Return whether a Ray trial has one of our running trials, which was not given to another one since."""
@@ -288,6 +330,7 @@ class _DriverScheduler(FIFOScheduler):  # type: ignore[misc]  # Ray has no types
         self._bridge = bridge
 
     def on_trial_add(self, tune_controller: object, trial: tune.experiment.Trial) -> None:
+        self._bridge.hung.controller = tune_controller
         self._bridge.added(trial.trial_id)
 
     def on_trial_result(self, tune_controller: object, trial: tune.experiment.Trial, result: dict[str, Any]) -> str:
@@ -305,6 +348,8 @@ class _Stopper(tune.Stopper):  # type: ignore[misc]  # Ray has no types
         return False  # the scheduler stops single trials; Ray would not ask it after True
 
     def stop_all(self) -> bool:
+        """Return whether all trials must stop. Ray asks several times a second, also while every worker hangs."""
+        self._bridge.kill_hung()
         return self._bridge.over
 
 
@@ -339,6 +384,8 @@ def _fit(bridge: _Bridge, resources: Mapping[str, float]) -> None:
     except tune.TuneError as error:
         # If the driver failed, `run` raises the driver's error, which says more than Ray's.
         if not bridge.over:
+            if is_disk_full(error) or os.strerror(errno.ENOSPC) in str(error):  # Ray makes text of its errors
+                raise disk_full(str(bridge.setup.folder)) from error
             raise TunerError("ray-failed", f"Ray Tune failed: {error}") from error
     finally:
         if not bridge.ray_gone:

@@ -183,6 +183,10 @@ class SearchBudget:
         """Return the number of training steps that all attempts of a trial together have leased."""
         return self.read().charged_steps(trial)
 
+    def charged(self) -> dict[str, int]:
+        """Return `charged_steps` of every trial."""
+        return {name: trial.leased for name, trial in self._ledger.search_state(self.search).training.trials.items()}
+
     def trial_epsilon(self, trial: str, steps: int) -> float:
         """Return ε of a trial's first `steps` steps; see `BudgetReading.trial_epsilon`."""
         return self.read().trial_epsilon(trial, steps)

@@ -43,9 +43,9 @@ def _attempt(path: Path) -> Attempt:
     return Attempt(process, started, begun=(size + 1) // 2, done=size // 2)
 
 
-def leased_steps(url: str) -> dict[str, int]:
-    """Return the steps leased by every trial of all searches on digits."""
-    searches = Ledger.open(url, create=False).dataset_state("digits").searches
+def leased_steps(url: str, dataset: str = "digits") -> dict[str, int]:
+    """Return the steps leased by every trial of all searches on a data set."""
+    searches = Ledger.open(url, create=False).dataset_state(dataset).searches
     return {name: trial.leased for search in searches for name, trial in search.trials.items()}
 
 

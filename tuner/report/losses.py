@@ -1,0 +1,51 @@
+"""One line for each loss of a worker or of the driver: where the trial continues, and what is paid twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tuner.errors import LedgerError
+from tuner.report.wording import format_value, plural
+from tuner.study.types import Observer, TrialView
+
+if TYPE_CHECKING:
+    from tuner.privacy.ledger.search_budget import SearchBudget
+
+__all__ = ["LossLines"]
+
+
+class LossLines(Observer):
+    """Observer that says what each loss costs.
+
+    Args:
+        budget: the search's budget in the ledger.
+        say: prints a line.
+    """
+
+    def __init__(self, budget: SearchBudget, say: Callable[[str], None]) -> None:
+        self._budget = budget
+        self._say = say
+
+    def trial_started(self, trial: TrialView) -> None:
+        """Say what a trial repeats that an earlier process began. A new or promoted trial repeats nothing."""
+        self._tell(trial, "the sweep was interrupted", always=False)
+
+    def trial_lost(self, trial: TrialView, why: str) -> None:
+        """Say from where a trial that lost its worker continues."""
+        self._tell(trial, why, always=True)
+
+    def _tell(self, trial: TrialView, why: str, *, always: bool) -> None:
+        try:
+            charged = self._budget.charged()
+            twice = charged.get(trial.id, 0) - trial.step
+            if twice > 0:
+                once = {**charged, trial.id: trial.step}
+                more = self._budget.steps_epsilon(charged) - self._budget.steps_epsilon(once)
+                cost = f"{plural(twice, 'step')} of it will be paid twice (ε {format_value(more)} by the odometer)"
+            else:
+                cost = "no step of it is paid twice"
+        except LedgerError:  # the driver will meet the same error where it matters
+            return
+        if always or twice > 0:
+            self._say(f"trial {trial.number} continues from step {trial.step}, because {why}: {cost}")
