@@ -171,7 +171,7 @@ def check_model(prepared: ReadySearch) -> None:
     if start is not None:
         refuse_trained_here(prepared.experiment, start, prepared.owners)
     try:
-        with running_own_model(prepared):
+        with running_own_model(prepared), _one_thread():
             for activation in prepared.experiment.activations:
                 module = build_model(
                     prepared.experiment,
@@ -229,6 +229,19 @@ def find_own_model(experiment: Experiment) -> None:
     if experiment.runs_own_code and here not in sys.path:
         # The folder is last in the path, so that no file in it hides a library. Ray's workers get the path too.
         sys.path.append(here)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let torch use one thread. For a few samples, several threads only wait for each other, at full speed."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextmanager
