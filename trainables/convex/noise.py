@@ -7,9 +7,9 @@ to N(0, 1). ℓ = (k − 1)·log(1 + R²/(k·Λ)) is `_curvature`, o = k·∫ φ
     Claim. The exact minimum θ* of J(θ) + ⟨b, θ⟩/m with b ~ N(0, s²·I) is dominated, for one record added or removed, by
     a Gaussian mechanism with noise multiplier 1/μ, where Φ(−μ/2) = e^(−ℓ)·o/2.
 
-    Proof. Let F(θ) = m·∇J(θ). θ* solves F(θ*) = −b. F is a bijection (of vectors of k·d numbers) with a Jacobian H ⪰ Λ·I, so θ* has the
-    density φ_s(F(θ))·det H(θ), with the density φ_s of N(0, s²·I). Let D′ be D with z = (x, y), let g be the gradient
-    of z at θ, A its Hessian and p its softmax. The log-ratio of the densities of D′ and D is
+    Proof. Let F(θ) = m·∇J(θ). θ* solves F(θ*) = −b. F is a bijection of the space of all θ, with a Jacobian H ⪰ Λ·I. So
+    θ* has the density φ_s(F(θ))·det H(θ), with the density φ_s of N(0, s²·I). Let D′ be D with z = (x, y), let g be the
+    gradient of z at θ, A its Hessian and p its softmax. The log-ratio of the densities of D′ and D is
     (‖F‖² − ‖F + g‖²)/(2s²) + c with c = log det(I + H⁻¹A).
 
     (a) The curvature. 0 <= c <= log det(I + A/Λ), because H⁻¹ ⪯ I/Λ. A = (diag(p) − ppᵀ) ⊗ xxᵀ has at most k − 1
