@@ -1,6 +1,34 @@
 """Noise of perturbed minima, from public numbers alone. This module does not import torch.
 
-Formal guarantee: see `docs/guarantees.md`, "A perturbed minimum" and "A perturbed objective".
+Formal guarantee: see `docs/guarantees.md`, "A perturbed minimum" and "A perturbed objective". The steps of the second
+proof are these. R = √(C² + 1) is the longest input, k >= 2 the number of classes, Λ = λ·m, τ = R/s, and Φ and φ belong
+to N(0, 1). ℓ = (k − 1)·log(1 + R²/(k·Λ)) is `_curvature`, o = k·∫ φ(v)·Φ(−v − τ)^(k−1) dv is `_overlap`.
+
+    Claim. The exact minimum θ* of J(θ) + ⟨b, θ⟩/m with b ~ N(0, s²·I) is dominated, for one record added or removed, by
+    a Gaussian mechanism with noise multiplier 1/μ, where Φ(−μ/2) = e^(−ℓ)·o/2.
+
+    Proof. Let F(θ) = m·∇J(θ). θ* solves F(θ*) = −b. F is a bijection of the space of all θ, with a Jacobian H ⪰ Λ·I. So
+    θ* has the density φ_s(F(θ))·det H(θ), with the density φ_s of N(0, s²·I). Let D′ be D with z = (x, y), let g be the
+    gradient of z at θ, A its Hessian and p its softmax. The log-ratio of the densities of D′ and D is
+    (‖F‖² − ‖F + g‖²)/(2s²) + c with c = log det(I + H⁻¹A).
+
+    (a) The curvature. 0 <= c <= log det(I + A/Λ), because H⁻¹ ⪯ I/Λ. A = (diag(p) − ppᵀ) ⊗ xxᵀ has at most k − 1
+    eigenvalues that are not 0, with the sum ‖x‖²·(1 − Σp²) <= R²·(1 − 1/k). The logarithm is concave, so c <= ℓ.
+
+    (b) The shift. g = (p − e_y)xᵀ. On D let U = F(θ*) = −b, so that V = Ux/(s·‖x‖) is N(0, I_k), and let r = ‖x‖/s.
+    The loss log(D/D′) is at most r·⟨p − e_y, V⟩ + r²·‖p − e_y‖²/2. This is convex in p, which depends on θ* and so on V
+    in any way, and so is at most its value at a corner of the simplex: 0 or r·X_j + r², with X_j = V_j − V_y for a
+    j ≠ y. So it is at most max(0, r·M + r²), M = max_j X_j. For each V this grows with r, so it is at most T, its value
+    at r = τ. On D′ the same holds of log(D′/D) with −b = F + g, up to c. In both directions the loss is at most T + ℓ.
+
+    (c) One number is enough. For ε >= 0, H_ε <= E(1 − e^(ε−T−ℓ))₊ = ∫_ε^∞ e^(ε−x)·P[T + ℓ > x] dx. The Gaussian
+    mechanism has the same with its loss G = μ·Z + μ²/2. M is √2-Lipschitz in V, so by the Gaussian isoperimetric
+    inequality its quantiles rise by at most √2 for each unit of those of Z, and those of T + ℓ by at most √2·τ <= μ (as
+    o <= 2·Φ(−τ/√2)). So P[G > x] − P[T + ℓ > x] changes its sign once at most, from − to +, and the integral of e^(−x)
+    times it from ε on is smallest, if it is negative anywhere, at ε = 0. There the claim is
+    1 − e^(−ℓ)·E e^(−T) <= 1 − 2·Φ(−μ/2). And E e^(−T) = ∫ min_j N(τ·e_j, I_k) = o, because the k parts of the space in
+    which one density is the smallest are alike. For ε < 0, H_ε(P, Q) = 1 − e^ε + e^ε·H_(−ε)(Q, P), which the Gaussian
+    pair satisfies with equality.
 """
 
 from __future__ import annotations

@@ -84,7 +84,18 @@ def noise_split(noise_multiplier: float, *, probe_share: float | None) -> NoiseS
 
     With the share p of the probes, the gradient gets σ_g = σ/√(1 - p), and the probes get σ_l = σ/√p. Then
     σ_g⁻² + σ_l⁻² = σ⁻², and both releases of one Poisson sample are together as private as one Gaussian release with σ
-    (docs/guarantees.md). Both are rounded up.
+    (docs/guarantees.md, "Two releases in a step"). Both are rounded up.
+
+    Proof. Fix all that was seen, and which of the shared records are drawn. The hockey-stick divergence is jointly
+    convex, so this is enough. In units of the noise, and around the values without the record z, the first result is
+    N(0, I) or N(a, I) with ‖a‖ <= 1/σ_g. Given the first result y, the second is N(0, I) or N(c(y), I) with
+    ‖c(y)‖ <= 1/σ_l: the shift depends on y, its bound does not. Let t be N(0, 1) or N(1/σ, 1), and g an independent
+    N(0, 1). Then w₁ = (σ/σ_g)·t - (σ/σ_l)·g and w₂ = (σ/σ_l)·t + (σ/σ_g)·g are independent, with variance 1 and means 0
+    or (1/σ_g, 1/σ_l). So σ_g·a·w₁ + N(0, I - σ_g²·aaᵀ) has the law of the first result in both cases, and given y,
+    σ_l·c(y)·w₂ + N(0, I - σ_l²·c(y)c(y)ᵀ) that of the second; both covariances are at least 0. So one random function
+    makes the law without z of N(0, 1), and the law with z of N(1/σ, 1). It is linear in laws: with the sample rate q it
+    makes the mixture of both of (1-q)·N(0, 1) + q·N(1/σ, 1). No random function raises the divergence, in either
+    direction. The bound is reached if every shift has its full length.
     """
     if probe_share is None:
         return NoiseSplit(gradient=noise_multiplier)

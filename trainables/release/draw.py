@@ -1,6 +1,6 @@
 """Draw of a release: a fixed number of noisy rows in a secret order. The caller charges it first, and stores it once.
 
-Formal guarantee: see `docs/guarantees.md`, "Release". Each row is a function of one record (or of no record) and of
+Formal guarantee: see `docs/guarantees.md`, "One release". Each row is a function of one record (or of no record) and of
 fresh secret noise. The number of rows is public.
 """
 

@@ -63,11 +63,23 @@ class Shift:
 
 
 def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.0, 1.0)) -> Shift:
-    """Return the privacy cost of selecting the best run. `docs/guarantees.md` has the proof.
+    """Return the privacy cost of selecting the best run. `docs/guarantees.md` explains the symbols.
 
     Let δ_Q be the privacy profile of one run, and δ_A the profile of the winner. For the truncated negative binomial
     of mean m, shape η and parameter γ, and any ε₁ ≥ 0, δ_A(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r) with
     r = (C/c)·e^{ε₁} + ((1−γ)/γ)·C·δ_Q(ε₁). The ε₁ with the smallest r is used.
+
+    Proof for c = C = 1. The winner is y with density q(y)·f′(F(y)), f′(x) = m·(γ/(1 − (1−γ)·x))^(η+1). So
+    f′(F)/f′(F′) = ((γ + (1−γ)·F̄′)/(γ + (1−γ)·F̄))^(η+1). Scores above that of y are a set of answers, so
+    F̄′ <= e^{ε₁}·F̄ + δ_Q(ε₁). Hence the bracket is at most
+    (γ + (1−γ)·(e^{ε₁}·F̄ + δ_Q(ε₁)))/(γ + (1−γ)·F̄) = e^{ε₁} + (γ·(1 − e^{ε₁}) + (1−γ)·δ_Q(ε₁))/(γ + (1−γ)·F̄) <= r,
+    because the first term of the numerator is not positive and the denominator is at least γ. So
+    f′(F′) >= f′(F)/r^(η+1), and q·f′(F) − e^ε·q′·f′(F′) <= f′(F)·(q − e^(ε − (η+1)·log r)·q′). Integrate the positive
+    part: f′(F) <= f′(1) = m, and what is left is at most δ_Q(ε − (η+1)·log r).
+
+    With a sampler that learns, every run is above y with a probability between c·F̄ and C·F̄ given the runs before it,
+    and answers y with a density of at most C·q. So the winner's density is at most C·q·f′(1 − c·F̄) and at least
+    c·q·f′(max(0, 1 − C·F̄)). The rest is as above.
 
     Args:
         law: probability law of the number of runs.

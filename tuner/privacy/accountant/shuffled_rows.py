@@ -4,7 +4,22 @@ Formal guarantees:
     Let the randomiser of a row be (ε₀, δ₀)-DP for any two records (local). With m rows in a uniformly random order, the
     release is (ε, δ)-DP for every ε, with δ = δ_c(ε) + (1 + e^ε)·(m − 1)·e^−ε₀·δ₀. δ_c is the hockey-stick divergence
     of the numbers of clones: N ~ Bin(m − 1, e^−ε₀) rows, each like one of the two values of the record by a fair coin
-    (Feldman, McMillan & Talwar 2021, the standard clone; with δ₀ > 0 by our proof in `docs/guarantees.md`).
+    (Feldman, McMillan & Talwar 2021, the standard clone; with δ₀ > 0 by the proof below).
+
+Their Theorem 3.1 needs δ₀ = 0, which Gaussian noise does not have. Their Theorem 3.8 is for δ₀ > 0; the part for δ₀
+here is smaller, because A and B are kept and the differing row costs no δ₀.
+
+    Proof. D and D′ (a mixture of such pairs) have the same m − 1 other rows, and in one row the law A or B. A, B and
+    the laws R_i of the others are each the randomiser of a record or a mixture of such, so by convexity
+    ∫(A − e^ε₀·R_i)₊ <= δ₀, and so for B. Let S = e^−ε₀·(A + B)/2. Then τ = ∫(S − R_i)₊ <= e^−ε₀·δ₀. Let R̃_i be
+    max(R_i, S) less the mass τ, taken from the part above S, which has the mass 1 + τ − e^−ε₀ >= τ. So R̃_i is a law,
+    R̃_i >= S, and its distance from R_i in total variation is at most τ. With R̃_i for all others, on D and on D′, each
+    law moves by at most (m − 1)·e^−ε₀·δ₀, and δ by (1 + e^ε) times that. Now
+    R̃_i = e^−ε₀·(A/2 + B/2) + (1 − e^−ε₀)·L_i: each other row is a clone with probability e^−ε₀, independently, and a
+    clone is A or B by a coin. The rows are in uniformly random order, so they are a random function of the numbers of
+    rows that are A and B: given N + 1 = their sum, a uniformly random set of N others are the clones, the rest follow
+    the L_i, and all are put into a random order. With k′ ~ Bin(N, 1/2) these numbers are (k′ + 1, N − k′) on D and
+    (k′, N + 1 − k′) on D′. The second pair in the other direction is the same by symmetry.
 """
 
 from __future__ import annotations
