@@ -43,7 +43,7 @@ docs: $(STAMP) ## the documentation as a site: build/site/index.html
 wheel: $(STAMP) ## build the wheel, install it in an environment of its own, and run it from another folder
 	$(BIN)/python tests/wheel_check.py
 
-dist: $(STAMP) ## the wheel and constraints.txt, for cluster.yaml
+dist: $(STAMP) ## the wheel and constraints.txt, for deploy/
 	rm -rf dist
 	$(BIN)/python -m build --wheel --outdir dist .
 	cp constraints.txt dist/
