@@ -70,7 +70,7 @@ def test_one_error_and_nothing_started(bare: Tune, case: str, tmp_path: Path) ->
     ("name", "words"),
     [
         ("of_two_inputs", "TypeError"),
-        ("failing", "KeyError: 'mine'"),
+        ("failing", "KeyError: 'mine' ("),
         ("batch_norm", "BatchNorm"),
         ("Unclamped", "[model-raises]"),
     ],

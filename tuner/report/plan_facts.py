@@ -76,6 +76,9 @@ def plan_text(
     for dataset in datasets:
         block = "" if len(datasets) == 1 else f" of {dataset.dataset}"
         facts += [(f"{block.removeprefix(' of ') or 'data set'} so far", dataset_line(dataset))]
+        if not plan.mode.on_release:  # a stored release may be used again at no cost
+            epsilon, delta = dataset.committed_epsilon + plan.epsilon, dataset.committed_delta + plan.delta
+            facts.append(("with this search", f"committed ε = {epsilon:g}, δ = {delta:g}"))
         facts += _share(dataset, user, block)
     if wall_time:
         facts.append(("wall time", wall_time))

@@ -5,8 +5,10 @@ An error that would occur after the charge must be found here.
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -258,10 +260,25 @@ def running_own_model(prepared: ReadySearch) -> Iterator[None]:
         raise InputError(
             "model-code-failed",
             f"{_place_of_model(prepared)}: the model {prepared.experiment.trainable.model} failed on inputs of "
-            f"shape (N, {', '.join(map(str, prepared.about.input_shape))}) with {type(error).__name__}: {error}. "
+            f"shape (N, {', '.join(map(str, prepared.about.input_shape))}) with {type(error).__name__}: {error}"
+            f"{_place_in_own_code(error)}. "
             "`trainable.model` must name a function that takes input_shape and classes and returns a model; see 'A "
             "model of your own' in docs/experiment.md.",
         ) from error
+
+
+def _place_in_own_code(error: Exception) -> str:
+    """Return the last line of the user's own code that led to an error: of a file outside of all packages."""
+    package = Path(__file__).parents[1]
+    others = (*(package.with_name(name) for name in ("tuner", "trainables", "search_spaces")), Path(os.__file__).parent)
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename[:1] != "<"
+        and "site-packages" not in Path(frame.filename).parts
+        and not any(folder in Path(frame.filename).parents for folder in others)
+    ]
+    return f" ({own[-1].filename}:{own[-1].lineno}: {own[-1].line})" if own else ""
 
 
 def _place_of_model(prepared: ReadySearch, key: str = "model") -> str:
