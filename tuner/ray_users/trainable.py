@@ -28,9 +28,9 @@ from trainables.checks import near_name_hint
 from trainables.data import DatasetRequest, check_present, public_train_size
 from trainables.errors import TrainableError, WalledError
 from trainables.methods import STEP_METHODS
-from trainables.rungs import OPERATOR_LOG, Payment
+from trainables.rungs import Payment
 from trainables.spec import TrainingSpec
-from trainables.wall import behind
+from trainables.wall import behind, operator_log
 from tuner.errors import InputError, LedgerError
 from tuner.privacy.accountant.filters import TotalSteps, steps_of_runs
 from tuner.privacy.accountant.mechanism import SampledGaussian, is_real_number, require_steps
@@ -274,8 +274,8 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         return self._payment
 
     def _behind_wall(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401 - the work's result
-        # The log stays on the worker's machine. Its folder, and with it the log's size, are for the operator only.
-        return behind(Path(self.logdir) / OPERATOR_LOG, work, lets_out=self._cannot_depend_on_records)
+        # Not in the trial's folder, which Ray may copy to a storage that others read.
+        return behind(operator_log(), work, lets_out=self._cannot_depend_on_records)
 
     def _cannot_depend_on_records(self, error: Exception) -> bool:
         """Decide by the place of an error: what the charge raised, or a refusal before there was a training."""
