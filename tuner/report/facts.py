@@ -147,7 +147,6 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     """
     from tuner.privacy.ledger.ledger import Ledger
     from tuner.privacy.ledger.search_budget import SearchBudget
-    from tuner.study.importance import importances
     from tuner.sweep.sweep_study import open_sweep_study
 
     sweep.require_whole()
@@ -179,6 +178,8 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
         if spent:
             _, excluded = _not_started(study)
             found = spending(rows, mode=report.mode, budget=budget, excluded=excluded, whole=plan.steps_per_trial)
+            from tuner.study.importance import importances  # it imports scikit-learn
+
             found_importances = {} if study is None else importances(study, seed=experiment.seed)
             report = replace(report, spending=found, importances=found_importances)
     if spent and ledger is not None:
