@@ -65,9 +65,9 @@ def class_api(trials: int) -> None:
     tuner = tune.Tuner(
         Trial,
         param_space={"rate": tune.loguniform(0.1, 1.0)},
-        tune_config=tune.TuneConfig(
-            num_samples=trials, max_concurrent_trials=2, reuse_actors=True, metric="score", mode="max"
-        ),
+        # The two CPUs are the two slots. With `max_concurrent_trials`, Ray would not know the next trial when one ends,
+        # and would start a new process for it.
+        tune_config=tune.TuneConfig(num_samples=trials, reuse_actors=True, metric="score", mode="max"),
         run_config=tune.RunConfig(storage_path=str(Path.cwd() / "ray_results"), verbose=0),
     )
     tuner.fit()

@@ -10,9 +10,9 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         name="optimistic-discretisation",
         breaks="losses are rounded down on the grid, so ε is a lower bound",
-        file="tuner/privacy/accountant/pld.py",
-        old="pessimistic_estimate=True,",
-        new="pessimistic_estimate=False,",
+        file="tuner/privacy/accountant/loss_distribution.py",
+        old="return GridMasses(grid, lowest, np.maximum(",
+        new="return GridMasses(grid, lowest - 1, np.maximum(",
         test="tests/privacy/accountant/test_pld.py::test_full_batch_is_the_analytic_gaussian",
     ),
     Fault(

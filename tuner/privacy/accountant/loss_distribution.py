@@ -80,7 +80,7 @@ class GridMasses:
         """Return the hockey-stick divergence at `epsilon`."""
         losses = self.losses
         first = int(np.searchsorted(losses, epsilon, side="right"))
-        return float(self.infinite + np.dot(-np.expm1(epsilon - losses[first:]), self.masses[first:]))
+        return float(self.infinite + (-np.expm1(epsilon - losses[first:]) * self.masses[first:]).sum())
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest ε ≥ 0 whose divergence is at most `delta`; `math.inf` if e^loss overflows first."""

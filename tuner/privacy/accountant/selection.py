@@ -169,7 +169,8 @@ class Profile:
         found = -expm1(min(epsilon, 0.0))  # at a negative ε every δ is at least 1 − e^ε
         for losses, masses, infinite in self._parts:
             first = int(np.searchsorted(losses, epsilon, side="right"))
-            finite = float(np.dot(-np.expm1(epsilon - losses[first:]), masses[first:]))
+            # A sum and not a dot product, for which numpy starts threads that wait at full speed.
+            finite = float((-np.expm1(epsilon - losses[first:]) * masses[first:]).sum())
             found = max(found, infinite + finite)
         return min(found + self._margin, 1.0)
 
