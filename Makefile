@@ -40,7 +40,7 @@ lint: $(STAMP) ## what CI holds: style, types, and the arrows between packages
 wheel: $(STAMP) ## build the wheel, install it in an environment of its own, and run it from another folder
 	$(BIN)/python tests/wheel_check.py
 
-dist: $(STAMP) ## the wheel and constraints.txt, for cluster.yaml
+dist: $(STAMP) ## the wheel and constraints.txt, for deploy/*.yaml
 	rm -rf dist
 	$(BIN)/python -m build --wheel --outdir dist .
 	cp constraints.txt dist/
