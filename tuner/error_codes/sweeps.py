@@ -162,7 +162,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "storage-not-shared": "A machine does not see the driver's files in `storage`, or the driver does not see the "
         "machine's. The trained models would be lost, after their whole budget was spent. Mount one folder at the same "
         "path on every machine, for one account.",
-        "storage-url": "Checkpoints are locked, renamed and protected by their mode, and an object store (s3, gs, …) can do "
+        "storage-url": "Checkpoints are locked, renamed and protected by their mode, and an object store can do "
         "none of this. Mount a shared file system on every machine, and give its path.",
         "resources-too-large": "One trial needs more CPUs or GPUs than this machine has. Lower `resources`, or name a "
         "cluster.",
