@@ -60,9 +60,9 @@ def test_no_trial_runs_on_the_head_and_every_machine_asks_for_a_token(config: di
         assert config["available_node_types"][config["head_node_type"]]["resources"] == {"CPU": 0, "GPU": 0}
 
 
-def test_ours_is_installed_last_with_the_driver_of_postgresql(config: dict[str, Any]) -> None:
+def test_ours_is_installed_last_with_what_a_cluster_needs(config: dict[str, Any]) -> None:
     assert "--force-reinstall --no-deps" in config["setup_commands"][-1]
-    assert any("[postgres]" in command for command in config["setup_commands"])
+    assert any("[cluster]" in command for command in config["setup_commands"])
 
 
 def test_the_image_has_our_python_and_ray() -> None:

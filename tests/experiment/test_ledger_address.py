@@ -112,3 +112,10 @@ def test_a_variable_that_is_no_address_is_refused_by_its_name_and_without_its_pa
     with raises_code(InputError, "ledger-variable-invalid") as refused:
         parse_experiment(text(ledger="sqlite:///mine.db") if named else text())
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/runs", "gs://bucket/runs", "file:///runs"])
+def test_storage_in_an_object_store_is_refused(url: str) -> None:
+    with raises_code(ExperimentError, "storage-url"):
+        parse_experiment(text(storage=url))
+    assert parse_experiment(text(storage="s3/runs")).storage == "s3/runs"  # the control: a folder

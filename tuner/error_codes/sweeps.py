@@ -178,6 +178,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "path on every machine, for one account.",
         "sweep-has-result": "`tune rm` removes sweeps that failed. A sweep that can be resumed or exported is removed "
         "only with --yes, because its budget is spent and stays spent.",
+        "storage-url": "Checkpoints are locked, renamed and protected by their mode, and an object store can do "
+        "none of this. Mount a shared file system on every machine, and give its path.",
         "resources-too-large": "One trial needs more CPUs or GPUs than this machine has. Lower `resources`, or name a "
         "cluster.",
         "tracking-experiment-deleted": "The MLflow experiment was deleted, and MLflow keeps its name reserved. Restore "

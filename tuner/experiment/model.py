@@ -67,6 +67,17 @@ def _the_shared_ledger(url: str) -> str:
     return url
 
 
+def _a_folder(storage: str) -> str:
+    """Refuse the URL of an object store. It would silently become a folder called `s3:` on this machine."""
+    if "://" in storage:
+        raise broken(
+            "storage-url",
+            f"a folder that every machine sees is required, not a URL (got {hide_password(storage)})",
+            "Mount a shared file system (NFS, EFS) on every machine, and give its path.",
+        )
+    return storage
+
+
 def _default_ledger() -> str:
     from tuner.privacy.ledger.stores import default_url
 
@@ -89,7 +100,7 @@ class Experiment(Section):
     search: SearchSection = SearchSection()
     resources: ResourcesSection = ResourcesSection()
     tracking: TrackingSection = TrackingSection()
-    storage: Word = "runs/"
+    storage: Annotated[Word, AfterValidator(_a_folder)] = "runs/"
     ledger: Annotated[Word, AfterValidator(_the_shared_ledger)] = Field(default_factory=_default_ledger)
     exported_from: ExportedFromSection | None = None
     chosen_by_auto: ChosenSection | None = None
