@@ -272,6 +272,7 @@ class _Bridge:
             return
         for trial_id, placed in self._placed.items():
             if placed.again_at is not None or not self.driver.is_running(trial_id):
+                placed.charge = None  # it may have opened the ledger
                 continue
             placed.charge = placed.charge or self.setup.charge_for(trial_id)
             if self.hung.look(trial_id, placed.ray_id, placed.charge, placed.reports):
