@@ -48,7 +48,7 @@ BARS = {
     **{f"schedules.found.{flaw.replace(' ', '_')}": at_least(1) for flaw in FLAWS},
 }
 
-_COUNT, _QUICK_COUNT, _PLANTED_COUNT = 10_000, 300, 60
+_COUNT, _QUICK_COUNT, _PLANTED_COUNT = 10_000, 200, 60
 _CHUNK = 50
 
 
