@@ -121,7 +121,7 @@ class TrainingLoop:
         """
         try:
             return behind(self.folder / OPERATOR_LOG, self._advance, lets_out=self._cannot_depend_on_records)
-        except Exception:
+        except (WalledError, InfrastructureError):
             if _gpu_failed():  # then the error is the GPU's, and every later trial of this process would get it too
                 raise InfrastructureError(
                     "accelerator-failed", "The GPU of this worker no longer computes. The process must end."

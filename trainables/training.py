@@ -386,11 +386,10 @@ def _weights_of(checkpoint: Path, *, like: nn.Module) -> dict[str, Tensor]:
 
 def _device(name: str) -> torch.device:
     refuse_illegal("device", name, Words(("auto", "cpu", "cuda")))
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cuda" and not torch.cuda.is_available():
         raise TrainableError("device-missing", "The trial asks for a GPU (`device: cuda`), but torch finds none.")
-    return torch.device(name)
+    # Ray shows a worker only its own GPU, which is the first one there.
+    return torch.device("cuda", 0) if name != "cpu" and torch.cuda.is_available() else torch.device("cpu")
 
 
 def gradient_source(

@@ -75,6 +75,6 @@ def gpu_failed() -> bool:
         return False
     try:
         torch.cuda.synchronize()
-        return float(torch.ones(2, device="cuda").sum()) != 2.0
+        return float(torch.ones(2, device="cuda:0").sum()) != 2.0
     except Exception:  # noqa: BLE001 - whatever it raises, the GPU does not compute
         return True

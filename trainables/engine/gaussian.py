@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -104,12 +105,18 @@ def from_words(words: Tensor, size: int) -> Tensor:
     The words have the order of the CPU's chunks: radii, then angles, of one chunk after the other. So one key gives one
     noise on every device, up to the rounding of logarithm, sine and cosine. `words` has the shape (words_of(size),).
     """
-    middles = torch.view_as_real(torch.from_numpy(_MIDDLES)).to(words.device)
+    middles = _middles(words.device)
     whole = size // _CHUNK * _CHUNK
     parts = [_of_chunks(words[:whole].view(-1, 2, _CHUNK // 2), middles)] if whole else []
     if whole < size:
         parts.append(_of_chunks(words[whole:].view(1, 2, -1), middles)[: size - whole])
     return torch.cat(parts) if parts else words.double()
+
+
+@cache
+def _middles(device: torch.device) -> Tensor:
+    """Return the middles of all sectors on a device, shape (_SECTORS, 2)."""
+    return torch.view_as_real(torch.from_numpy(_MIDDLES)).to(device)
 
 
 def _of_chunks(words: Tensor, middles: Tensor) -> Tensor:
