@@ -5,14 +5,15 @@ generator, products in TF32, and, with `rounds_by_shape`, sums that depend on th
 find what only a real GPU shows: other rounding, atomics, streams, memory. `make gpu-check` looks for these.
 """
 
+# ruff: noqa: ANN401 - what torch hands to a dispatch may be anything
 from __future__ import annotations
 
 import contextlib
-import traceback
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -57,7 +58,7 @@ class _OnGpu(Tensor):
     value: Tensor
 
     @staticmethod
-    def __new__(cls, value: Tensor) -> _OnGpu:
+    def __new__(cls: type[_OnGpu], value: Tensor) -> _OnGpu:
         assert not isinstance(value, _OnGpu)
         shape = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
         made: _OnGpu = Tensor._make_subclass(cls, shape, False, dispatch_device=False, device_for_backend_keys=GPU)
@@ -69,6 +70,7 @@ class _OnGpu(Tensor):
 
     device = property(lambda _: GPU)  # type: ignore[assignment]
     is_cuda = property(lambda _: True)  # type: ignore[assignment]
+    is_meta = property(lambda _: False)  # type: ignore[assignment]
 
     def numpy(self, *_: object, **__: object) -> Any:
         raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first.")
@@ -79,6 +81,12 @@ class _OnGpu(Tensor):
 
     def data_ptr(self) -> int:
         return self.value.data_ptr()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        copied: Tensor = _OnGpu(self.value.detach().clone())
+        if isinstance(self, torch.nn.Parameter):
+            copied = torch.nn.Parameter(copied, requires_grad=self.requires_grad)
+        return memo.setdefault(id(self), copied)
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -134,10 +142,9 @@ class _Mode(TorchDispatchMode):
             raise RuntimeError(f"Expected all tensors to be on the same device: {name} at {_place()}")
 
     def _note(self, name: str, args: Any, tensors: list[Tensor], *, goes_to: Any) -> None:
-        place = f"{name} {_place()}"
         by_mask = name == "index" and any(each.dtype == torch.bool for each in tensors[1:])
         if name in _WAITS or by_mask:
-            self.work.waits[place] += 1
+            self.work.waits[f"{name} {_place()}"] += 1
         if name not in ("copy_", "_to_copy"):
             return
         source = args[1] if name == "copy_" else args[0]
@@ -145,7 +152,7 @@ class _Mode(TorchDispatchMode):
             ends = isinstance(args[0], _OnGpu)
         else:
             ends = torch.device(goes_to).type == "cuda"
-        size = source.numel() * source.element_size()
+        size, place = source.numel() * source.element_size(), f"{name} {_place()}"
         if ends and not isinstance(source, _OnGpu):
             self.work.to_gpu[place] += size
         elif not ends and isinstance(source, _OnGpu):
@@ -172,7 +179,9 @@ class _Mode(TorchDispatchMode):
         if isinstance(found, (tuple, list)):
             places = range(len(found)) if len(returns) > 1 else [0] * len(found)
             return type(found)(
-                wrap(each, place) if isinstance(each, Tensor) else tree_map(lambda value, at=place: wrap(value, at), each)
+                wrap(each, place)
+                if isinstance(each, Tensor)
+                else tree_map(lambda value, at=place: wrap(value, at), each)
                 for place, each in zip(places, found, strict=True)
             )
         return wrap(found, 0)
@@ -200,9 +209,13 @@ def _running() -> _Mode:
 
 def _place() -> str:
     """Return the line of ours that runs, so that a message says where to look."""
-    ours = (f for f in reversed(traceback.extract_stack()) if "/trainables/" in f.filename and "/tests/" not in f.filename)
-    frame = next(ours, None)
-    return "?" if frame is None else f"{frame.filename.rpartition('/trainables/')[2]}:{frame.name}"
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        folder, ours, name = frame.f_code.co_filename.rpartition("/trainables/")
+        if ours and not folder.endswith("/tests"):
+            return f"{name}:{frame.f_code.co_name}"
+        frame = frame.f_back
+    return "?"
 
 
 @contextlib.contextmanager
@@ -221,12 +234,17 @@ def pretended_gpu(*, rounds_by_shape: bool = False) -> Iterator[Work]:
         "get_device_properties": lambda *_: SimpleNamespace(name="pretended", multi_processor_count=1),
     }
     flags = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    make = torch.tensor
+
+    def tensor(values: Any, *, device: Any = None, **others: Any) -> Tensor:  # torch's own asks for a real GPU
+        return make(values, **others) if device is None else make(values, **others).to(device)
+
     mode = _Mode(rounds_by_shape=rounds_by_shape)
     torch.__future__.set_overwrite_module_params_on_conversion(True)
     _MODES.append(mode)
     try:
-        no_cudnn = mock.patch.object(torch.backends.cudnn, "is_acceptable", lambda _: False)
-        with mock.patch.multiple(torch.cuda, **answers), no_cudnn, mode:
+        no_cudnn = mock.patch.object(torch.backends.cudnn, "is_acceptable", return_value=False)
+        with mock.patch.multiple(torch.cuda, **answers), mock.patch.object(torch, "tensor", tensor), no_cudnn, mode:
             yield mode.work
     finally:
         _MODES.pop()

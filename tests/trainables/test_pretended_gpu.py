@@ -1,5 +1,6 @@
-"""The engine on a pretended GPU: it takes the steps of a CPU. What would break privacy on a GPU is planted and found."""
+"""The engine on a pretended GPU takes the steps of a CPU. What would break privacy on a GPU is planted and found."""
 
+# ruff: noqa: ANN401 - fakes take anything
 from __future__ import annotations
 
 import os
@@ -37,7 +38,9 @@ def images(monkeypatch: pytest.MonkeyPatch) -> Splits:
     generator = torch.Generator().manual_seed(0)
 
     def part(records: int) -> tuple[Tensor, Tensor]:
-        return torch.rand(records, *SHAPE, generator=generator), torch.randint(0, CLASSES, (records,), generator=generator)
+        return torch.rand(records, *SHAPE, generator=generator), torch.randint(
+            0, CLASSES, (records,), generator=generator
+        )
 
     tensors = [each for records in (96, 20, 17) for each in part(records)]
     names = ("x_train", "y_train", "x_validation", "y_validation", "x_test", "y_test")
@@ -53,7 +56,10 @@ def images(monkeypatch: pytest.MonkeyPatch) -> Splits:
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": ("dp_sgd", {}),
     "automatic, Adam, averaged": ("dp_sgd", {"clipping": "automatic", "ema_decay": 0.9, "optimizer": "adam"}),
-    "per layer, views": ("dp_sgd", {"clipping": "per_layer", "augmentation": "crop_flip", "augmentation_multiplicity": 2}),
+    "per layer, views": (
+        "dp_sgd",
+        {"clipping": "per_layer", "augmentation": "crop_flip", "augmentation_multiplicity": 2},
+    ),
     "probes": ("dp_sgd", {"schedule": "gen"}),
     "smoothed loss": ("dplis", {"smoothing_radius": 1.0, "smoothing_samples": 3}),
     "smoothed gradient": ("dp_lssgd", {"laplacian_sigma": 1.0}),
@@ -189,7 +195,9 @@ def on_the_edge(first: nn.Module) -> nn.Module:
     """A model whose hidden units are exactly 0 for an input of halves, so that any rounding decides about them."""
     module = nn.Sequential(nn.Flatten(), first, nn.ReLU(), nn.Linear(8, 3))
     with torch.no_grad():
-        weight, bias = (next(each for name, each in first.named_parameters() if name.endswith(end)) for end in ("weight", "bias"))
+        weight, bias = (
+            next(each for name, each in first.named_parameters() if name.endswith(end)) for end in ("weight", "bias")
+        )
         weight.fill_(0.25)
         bias.fill_(-0.75)
     return module
@@ -242,9 +250,10 @@ def test_one_key_is_one_noise_on_both_devices(monkeypatch: pytest.MonkeyPatch) -
 
 def different_angles() -> int:
     """How many second numbers come from 2048 words that agree in the bits which a float64 of the whole turn keeps."""
-    words = [np.array([1 << 40, (bits << 13) | 4096], dtype=np.uint64).view(np.int64) for bits in range(2048)]
+    radii, angles = np.full(2048, 1 << 40, dtype=np.uint64), (np.arange(2048, dtype=np.uint64) << np.uint64(13))
+    words = torch.from_numpy(np.concatenate([radii, angles | np.uint64(4096)]).view(np.int64))
     with pretended_gpu():
-        return len({float(real(gaussian.from_words(torch.from_numpy(each).to(GPU), 2))[1]) for each in words})
+        return len(set(real(gaussian.from_words(words.to(GPU), 4096))[1::2].tolist()))
 
 
 def as_part_of_a_turn(words: Tensor, middles: Tensor) -> Tensor:
@@ -404,9 +413,7 @@ def test_a_gpu_that_is_asked_for_must_be_there(make_spec: MakeSpec) -> None:
 
 
 @pytest.mark.parametrize("broken", [True, False])
-def test_a_worker_ends_after_an_error_that_lasts(
-    broken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_ends_after_an_error_that_lasts(broken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from trainables.trial import FAILED, REQUEST, TrialTrainable
 
     def failing(*_: object) -> Any:
@@ -450,6 +457,7 @@ def test_the_landscape_of_a_recurrent_model_needs_no_cudnn(kind: type[nn.RNNBase
     expected = on_cpu.gradient(on_cpu.theta)
     with pretended_gpu():
         loss = PublicLoss(model.to(GPU), x, y)
-        assert not any(isinstance(each, nn.RNNBase) and type(each).forward is each.forward for each in loss._module.modules())
+        assert not any(
+            isinstance(each, nn.RNNBase) and type(each).forward is each.forward for each in loss._module.modules()
+        )
         torch.testing.assert_close(real(loss.gradient(loss.theta)), expected, rtol=1e-9, atol=1e-12)
-

@@ -56,7 +56,7 @@ def repeatable(device: torch.device, *, strictly: bool) -> None:
     if device.type == "cpu":
         return
     os.environ.setdefault(_WORKSPACE, ":4096:8")
-    torch.use_deterministic_algorithms(True, warn_only=not strictly)
+    torch.use_deterministic_algorithms(mode=True, warn_only=not strictly)
     _BACKENDS.cudnn.benchmark = False
 
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from trainables.engine.layers import MakeCollector, rule_for
 from trainables.engine.accelerator import is_full_float32
+from trainables.engine.layers import MakeCollector, rule_for
 from trainables.engine.layers.common import Call, Collector, Decay, Explicit, LayerGradients, Work
 from trainables.engine.layers.linear import LinearTap, linear_tap
 from trainables.engine.layers.written_out import any_layer

@@ -43,7 +43,7 @@ def solve_into(target: Tensor, vector: Tensor, sigma: float) -> None:
     if sigma == 0 or size <= 1:
         target.copy_(vector)
     elif vector.device.type != "cpu":
-        # It is computed at each step, because stored spectra would take the GPU's memory: 10 MB for 4.9 million entries.
+        # It is computed at each step: stored spectra would take the GPU's memory, 10 MB for 4.9 million entries.
         spectrum = laplacian_eigenvalues(size, sigma, vector.device).to(vector.dtype)
         target.copy_(torch.fft.irfft(torch.fft.rfft(vector) / spectrum, n=size))
     elif size <= _DENSE:

@@ -39,7 +39,8 @@ def per_sample_source(
 
     `example` has a few PUBLIC inputs, shape (N, *input_shape). On these inputs, the source must agree with autograd for
     each sample. None skips this check, which known models do not need. `autocast` is the dtype of mixed
-    precision, or None. `loss` is the sum of the samples' losses. `gpu_pass` is the largest number of samples of a pass on a GPU.
+    precision, or None. `loss` is the sum of the samples' losses. `gpu_pass` is the largest number of samples of a pass
+    on a GPU.
 
     Raises:
         GateError: no source agrees with autograd on the example.
@@ -54,9 +55,7 @@ def per_sample_source(
         if example is not None:
             _refuse_decisions(hooked, example)
         for guard in (False, True):
-            source = BookkeepingSource(
-                hooked, layout, layers, loss, guard=guard, autocast=autocast, gpu_pass=gpu_pass
-            )
+            source = BookkeepingSource(hooked, layout, layers, loss, guard=guard, autocast=autocast, gpu_pass=gpu_pass)
             try:
                 if example is None or _holds(replace(source, loss=_probe, autocast=None), module, layout, example):
                     return source
