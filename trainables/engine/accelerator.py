@@ -6,7 +6,7 @@ None of this has run on a GPU. The tests run it on a pretended one, and `make gp
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Any, Final
 
 import torch
 
@@ -14,7 +14,7 @@ from trainables.errors import GateError
 
 __all__ = ["device_kind", "full_float32", "gpu_failed", "is_full_float32", "repeatable"]
 
-_BACKENDS: Final = torch.backends
+_BACKENDS: Final[Any] = torch.backends  # torch declares no types of these settings
 _WORKSPACE: Final = "CUBLAS_WORKSPACE_CONFIG"  # without it, cuBLAS chooses among kernels by what else runs
 _FULL: Final = "ieee"
 
@@ -42,7 +42,7 @@ def is_full_float32() -> bool:
     return all(each.fp32_precision == _FULL for each in _products())
 
 
-def _products() -> tuple[torch.backends._FP32Precision, ...]:
+def _products() -> tuple[Any, ...]:
     cuda, cudnn, mkldnn = _BACKENDS.cuda, _BACKENDS.cudnn, _BACKENDS.mkldnn
     return cuda.matmul, cudnn.conv, cudnn.rnn, mkldnn.matmul, mkldnn.conv, mkldnn.rnn
 

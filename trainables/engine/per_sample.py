@@ -177,8 +177,8 @@ class TorchFuncSource:
         decay = self.layout.views(points.decay * points.centre) if points.decay else {}
         if len(targets) == 0:
             return
-        for part in in_passes(inputs, targets, samples=size, gpu_pass=self.gpu_pass, copies=copies):
-            x, y = (each.view(-1, copies, *each.shape[1:]) for each in part)
+        for rows, labels in in_passes(inputs, targets, samples=size, gpu_pass=self.gpu_pass, copies=copies):
+            x, y = (each.view(-1, copies, *each.shape[1:]) for each in (rows, labels))
             total: dict[str, Tensor] = {}
             for index in range(len(points)):
                 with warnings.catch_warnings():
