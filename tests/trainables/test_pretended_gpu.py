@@ -3,7 +3,6 @@
 # ruff: noqa: ANN401 - fakes take anything
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,7 @@ from trainables.engine.layout import Layout
 from trainables.engine.objective import Smoothed
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Stages
-from trainables.errors import InfrastructureError, TrainableError, WalledError
-from trainables.landscape.loss import PublicLoss
-from trainables.rungs import TrainingLoop
+from trainables.errors import InfrastructureError
 from trainables.training import PrivateTraining
 
 SHAPE, CLASSES = (1, 28, 28), 4
@@ -401,63 +398,3 @@ def test_gate_and_scores_are_measured_with_all_digits(make_spec: MakeSpec, monke
     assert seen
     assert seen_by_gate
     assert all(seen_by_gate)
-
-
-# -- the machine -----------------------------------------------------------------------------------------------------
-
-
-def test_a_gpu_that_is_asked_for_must_be_there(make_spec: MakeSpec) -> None:
-    with pytest.raises(TrainableError) as caught:
-        PrivateTraining(make_spec(device="cuda"), CountingCharge())
-    assert caught.value.code == "device-missing"
-
-
-@pytest.mark.parametrize("broken", [True, False])
-def test_a_worker_ends_after_an_error_that_lasts(broken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from trainables.trial import FAILED, REQUEST, TrialTrainable
-
-    def failing(*_: object) -> Any:
-        raise RuntimeError("CUDA error: device-side assert triggered")
-
-    def ended(code: int) -> None:
-        raise SystemExit(code)
-
-    monkeypatch.setattr(os, "_exit", ended)
-    loop = TrainingLoop(failing, None, None, folder=tmp_path, trial_id="a", rung_steps=(1,))
-    trial = TrialTrainable.__new__(TrialTrainable)
-    trial.setup({REQUEST: loop})
-    with pretended_gpu():
-        if not broken:
-            with pytest.raises(WalledError):
-                loop.advance()
-            assert trial.step() == {FAILED: True}
-            return
-        monkeypatch.setattr(torch.cuda, "synchronize", failing)
-        with pytest.raises(InfrastructureError) as caught:
-            loop.advance()
-        assert caught.value.code == "accelerator-failed"
-        with pytest.raises(SystemExit):
-            trial.step()
-
-
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
-def test_the_landscape_of_a_recurrent_model_needs_no_cudnn(kind: type[nn.RNNBase]) -> None:
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.last = kind(5, 4, batch_first=True), nn.Linear(4, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            logits: Tensor = self.last(self.first(x)[0][:, -1])
-            return logits
-
-    torch.manual_seed(0)
-    model, x, y = Model(), torch.rand(6, 7, 5), torch.arange(6) % 3
-    on_cpu = PublicLoss(model, x, y)
-    expected = on_cpu.gradient(on_cpu.theta)
-    with pretended_gpu():
-        loss = PublicLoss(model.to(GPU), x, y)
-        assert not any(
-            isinstance(each, nn.RNNBase) and type(each).forward is each.forward for each in loss._module.modules()
-        )
-        torch.testing.assert_close(real(loss.gradient(loss.theta)), expected, rtol=1e-9, atol=1e-12)

@@ -41,8 +41,8 @@ def check_same(stored: Experiment, wanted: Experiment) -> None:
     if changed:
         raise InputError(
             "resume-changes-setting",
-            "A resume may change only `search.trials`, `search.when_sure`, `resources`, `tracking`, `storage`, "
-            f"`dataset.path` and `trainable.start.path` (got: {'; '.join(changed)}). Start a new sweep without "
+            "A resume may change only `search.trials`, `search.when_sure`, `resources` (but neither from nor to a GPU), "
+            f"`tracking`, `storage`, `dataset.path` and `trainable.start.path` (got: {'; '.join(changed)}). Start a new sweep without "
             "`--resume`. The new sweep is charged in addition.",
         )
 
