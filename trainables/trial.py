@@ -8,6 +8,7 @@ cause. It raises nothing, so Ray retries a trial only if its worker was lost.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -52,6 +53,9 @@ class TrialTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
             return {FAILED: True}
         except Exception as error:  # noqa: BLE001 - it cannot depend on a record (`TrainingLoop.advance`)
             code = str(getattr(error, "code", ""))
+            if code == "accelerator-failed":
+                # Ray would give the next trial to this process. The bridge takes its end as the loss of a worker.
+                os._exit(1)
             again = code in _PASSING
             return {LOST: why_lost(error), AGAIN: again, STOPS: not again and code.startswith(_OF_THE_LEDGER)}
         return {STEP: rung.step, METRICS: rung.metrics}
