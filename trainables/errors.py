@@ -254,6 +254,15 @@ FAILURES: dict[str, str] = {
         "The process that charges the ledger for a cluster's trials died. Ray starts it again, and the trials continue "
         "from their last checkpoints. Nothing is needed, unless it happens again: then see the driver's machine."
     ),
+    "rank-lost": (
+        "A trial of several workers lost one of them, or one did not answer for ten minutes. The trial continues from "
+        "its last checkpoint with new workers, and pays for what it repeats. If it happens again, see that machine."
+    ),
+    "rank-draws": "Only the first worker of a trial draws batches and noise. Please report this as a bug.",
+    "workers-not-shared": (
+        "The workers of a trial share its batches. A method without batches trains in one process: write "
+        "`resources.workers_per_trial: 1`."
+    ),
     "checkpoint-unwritable": (
         "A trial could not store its checkpoint, so it is lost and what it had not yet used of the budget is given "
         "back. Free space or fix the disk, then resume the sweep."
