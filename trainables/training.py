@@ -45,7 +45,7 @@ from trainables.spec import TrainingSpec, check_privacy, spec_fingerprint
 from trainables.start import read_start
 from trainables.tasks import CLASSIFICATION, check_metric
 
-__all__ = ["PrivateTraining", "TrainingSpec", "gradient_source"]
+__all__ = ["PrivateTraining", "TrainingSpec", "device_of", "gradient_source"]
 
 _AUTOCAST: Final[Mapping[str, torch.dtype | None]] = {"float32": None, "bfloat16": torch.bfloat16}
 
@@ -91,7 +91,7 @@ class PrivateTraining:
         if spec.threads is not None:
             torch.set_num_threads(spec.threads)
         keep_freed_memory()
-        self._device = _device(spec.device)
+        self._device = device_of(spec)
         about = data.info(spec.dataset)
         self._protected_size = protected_size(spec)
         check_augmentation(self._hyperparameters.augmentation, about.input_shape)
@@ -398,7 +398,9 @@ def _weights_of(checkpoint: Path, *, like: nn.Module) -> dict[str, Tensor]:
     return weights
 
 
-def _device(name: str) -> torch.device:
+def device_of(spec: TrainingSpec) -> torch.device:
+    """Return the device of a training in this process. Raise TrainableError if torch does not find it."""
+    name = spec.device
     refuse_illegal("device", name, Words(("auto", "cpu", "cuda")))
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -26,7 +26,7 @@ FAILED = "trial_failed"
 LOST = "trial_lost"
 AGAIN = "trial_again"
 
-_PASSING = ("charge-actor-lost", "ledger-unavailable")
+_PASSING = ("charge-actor-lost", "ledger-unavailable", "rank-lost")
 """Codes of errors after which the trial may continue from its checkpoint, as after the loss of its worker."""
 
 

@@ -13,6 +13,7 @@ from sweep_fakes import (
     RUNGS,
     SECRET,
     STEPS,
+    FakeRanks,
     FakeSpec,
     FakeTraining,
     KilledCharge,
@@ -26,7 +27,7 @@ from sweep_fakes import (
 from trainables.rungs import OPERATOR_LOG
 from tuner.errors import InputError, LedgerError, SweepInterrupted, TunerError
 from tuner.executors import base
-from tuner.executors.base import TrialSetup
+from tuner.executors.base import ExecutorSettings, TrialSetup
 from tuner.executors.ray import runner as ray_runner
 from tuner.study.driver import RAISED
 from tuner.study.types import Ask, Decision, Stop, StopReason, Suggestion, TrialShape
@@ -58,6 +59,22 @@ def test_a_lost_worker_goes_on_from_its_checkpoint_and_pays_again(tmp_path: Path
     assert sweep.run_ray().reason is StopReason.DONE
     assert states(sweep) == ["COMPLETE"] * 2
     assert sweep.draws == sweep.ledger.leased() == 2 * STEPS + LEASE
+    assert sweep.ledger.outstanding() == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill_once_at", [None, 50])
+def test_a_trial_that_lost_a_rank_goes_on_from_its_checkpoint(
+    tmp_path: Path, ray_two_slots: None, kill_once_at: int | None
+) -> None:
+    recorder = Recorder()
+    faults = {"kill_once_at": kill_once_at}
+    sweep = Sweep(tmp_path, trials=3, faults=faults, observers=(recorder,), make_training=FakeRanks)
+    assert sweep.run_ray(cpus_per_trial=2, workers_per_trial=2).reason is StopReason.DONE
+    assert states(sweep) == ["COMPLETE"] * 3, [view.reason for view in recorder.finished]
+    # The step in which the rank died was paid, but without its share no noise was drawn. It continues from step 40.
+    assert sweep.draws == 3 * STEPS + (0 if kill_once_at is None else LEASE - 1)
+    assert sweep.ledger.leased() == 3 * STEPS + (0 if kill_once_at is None else LEASE)
     assert sweep.ledger.outstanding() == {}
 
 
@@ -269,7 +286,7 @@ class OneTrial:
             folder=folder,
             make_training=FakeTraining,  # type: ignore[arg-type]
         )
-        return ray_runner._Bridge(self, setup, concurrent_trials=2)  # type: ignore[arg-type]
+        return ray_runner._Bridge(self, setup, ExecutorSettings(concurrent_trials=2))  # type: ignore[arg-type]
 
 
 def test_a_trial_that_ray_gives_up_is_asked_for_again_after_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,18 +14,19 @@ from typing import Any, NamedTuple
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-import test_reference as reference
-import torch
-from torch import Tensor, nn
+import test_reference as reference  # noqa: E402
+import torch  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
 
-from trainables.engine.gen import LossProbes
-from trainables.engine.layout import Layout
-from trainables.engine.losses import LossPasses
-from trainables.engine.random import Generator, SeededGenerator
-from trainables.engine.ranks import NoGenerator, RankedStep, Ranks, TorchRanks, joined, opened
-from trainables.engine.sources import per_sample_source
-from trainables.engine.step import Mechanism, PrivateStep, noise_variance
-from trainables.methods import from_parameters
+from trainables.engine.gen import LossProbes  # noqa: E402
+from trainables.engine.layout import Layout  # noqa: E402
+from trainables.engine.losses import LossPasses  # noqa: E402
+from trainables.engine.random import Generator, SeededGenerator  # noqa: E402
+from trainables.engine.ranks import NoGenerator, RankedStep, Ranks  # noqa: E402
+from trainables.engine.sources import per_sample_source  # noqa: E402
+from trainables.engine.step import Mechanism, PrivateStep, noise_variance  # noqa: E402
+from trainables.engine.torch_ranks import TorchRanks, joined, opened  # noqa: E402
+from trainables.methods import from_parameters  # noqa: E402
 
 HOST, CPU = "127.0.0.1", torch.device("cpu")
 STEPS = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from errors_helper import raises_code
-from ranks_fakes import STEPS, SECOND, Case, cases, make, two_ranks
+from ranks_fakes import SECOND, STEPS, Case, cases, make, two_ranks
 from test_reference import OPTIONS
 from training_fakes import CountingCharge, MakeSpec
 

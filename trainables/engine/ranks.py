@@ -11,15 +11,11 @@ are the sums added (`trainables.engine.sums` allows any number of parts).
 
 from __future__ import annotations
 
-import io
-import socket
-from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
-from typing import Any, Final, NoReturn, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, Protocol
 
 import torch
 from torch import Tensor
-from torch import distributed as dist
 
 from trainables.engine.batches import RAISED, Records
 from trainables.engine.gen import LossProbes, ProbePoint
@@ -27,13 +23,9 @@ from trainables.engine.objective import Points
 from trainables.engine.random import Generator
 from trainables.engine.step import PrivateStep
 from trainables.engine.sums import full_float32
-from trainables.errors import GateError, InfrastructureError
+from trainables.errors import GateError
 
-__all__ = ["NoGenerator", "RankedStep", "Ranks", "TorchRanks", "joined", "opened"]
-
-_WITHIN: Final = timedelta(minutes=10)
-"""Time within which every rank must finish its share of a step. A rank whose process died is noticed at once."""
-_UNBOUNDED: Final = timedelta(days=365)  # until the next step: the driver and the ledger may take their time
+__all__ = ["NoGenerator", "RankedStep", "Ranks"]
 
 
 class Ranks(Protocol):
@@ -191,95 +183,3 @@ class RankedStep(PrivateStep):
         except RAISED as error:
             return error
         return None
-
-
-class TorchRanks:
-    """Ranks that are connected by `torch.distributed`: gloo for the CPU, and for a GPU NCCL besides.
-
-    Args:
-        store: where the ranks meet (`opened`, `joined`).
-        rank: number of this rank.
-        size: number of ranks.
-        host: address of this machine, on which this rank listens for the others.
-        device: device of the tensors that are copied and added.
-    """
-
-    def __init__(self, store: dist.Store, *, rank: int, size: int, host: str, device: torch.device) -> None:
-        self.rank, self.size = rank, size
-        options = dist.ProcessGroupGloo._Options()
-        options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]
-        options._timeout = _WITHIN
-        self._words = self._tensors = _asked(
-            lambda: dist.ProcessGroupGloo(dist.PrefixStore("words", store), rank, size, options)
-        )
-        if device.type == "cuda":
-            nccl = dist.ProcessGroupNCCL.Options()
-            nccl._timeout = _WITHIN
-            self._tensors = _asked(lambda: dist.ProcessGroupNCCL(dist.PrefixStore("tensors", store), rank, size, nccl))
-        self._store = store  # it ends with the last reference to it
-
-    def send(self, work: Mapping[str, Any]) -> None:
-        """Send work from rank 0; see `Ranks.send`."""
-        text = io.BytesIO()
-        torch.save(dict(work), text)
-        content = torch.frombuffer(bytearray(text.getvalue()), dtype=torch.uint8)
-        self._broadcast(self._words, torch.tensor([len(content)]))
-        self._broadcast(self._words, content)
-
-    def receive(self) -> dict[str, Any]:
-        """Wait for work from rank 0; see `Ranks.receive`. It is read without running any code in it."""
-        length = torch.zeros(1, dtype=torch.int64)
-        self._broadcast(self._words, length, within=_UNBOUNDED)
-        content = torch.empty(int(length), dtype=torch.uint8)
-        self._broadcast(self._words, content)
-        work: dict[str, Any] = torch.load(io.BytesIO(content.numpy().tobytes()), weights_only=True)
-        return work
-
-    def copy(self, tensor: Tensor) -> Tensor:
-        """Copy rank 0's tensor to the others; see `Ranks.copy`."""
-        self._broadcast(self._tensors, tensor)
-        return tensor
-
-    def add(self, total: Tensor) -> Tensor:
-        """Add the ranks' tensors on rank 0; see `Ranks.add`."""
-        if self._tensors is not self._words:
-            # NCCL waits in vain for a rank that died. gloo notices it, so the ranks meet here before they add.
-            _asked(lambda: self._words.barrier().wait())
-        options = dist.ReduceOptions()
-        options.rootRank = 0
-        _asked(lambda: self._tensors.reduce([total], options).wait())
-        return total
-
-    def _broadcast(self, group: Any, tensor: Tensor, *, within: timedelta = _WITHIN) -> None:  # noqa: ANN401
-        options = dist.BroadcastOptions()
-        options.rootRank, options.timeout = 0, within
-        _asked(lambda: group.broadcast([tensor], options).wait())
-
-
-def _asked(work: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the work returns
-    """Do what needs the other ranks, and return its result. Raise InfrastructureError if one of them is gone."""
-    try:
-        return work()
-    except RuntimeError as error:
-        raise InfrastructureError(
-            "rank-lost",
-            f"A worker of the trial was lost, or did not answer within {_WITHIN.seconds // 60} minutes. The trial "
-            "continues from its last checkpoint.",
-        ) from error
-
-
-def opened(host: str) -> tuple[dist.TCPStore, int]:
-    """Return the store of a new training, at which its ranks meet, and its port. It listens on `host` alone."""
-    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listening.bind((host, 0))
-    listening.listen()
-    port = int(listening.getsockname()[1])
-    number = listening.detach()  # the store closes it
-    store = dist.TCPStore(host, port, is_master=True, wait_for_workers=False, timeout=_WITHIN, master_listen_fd=number)
-    return store, port
-
-
-def joined(host: str, port: int) -> dist.TCPStore:
-    """Return the store of rank 0, for another rank."""
-    store: dist.TCPStore = _asked(lambda: dist.TCPStore(host, port, is_master=False, timeout=_WITHIN))
-    return store

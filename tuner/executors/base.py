@@ -40,6 +40,7 @@ class ExecutorSettings:
     """Resources of an executor.
 
     Attributes:
+        workers_per_trial: number of processes that share each batch of a trial, and the trial's CPUs and GPUs equally.
         address: address of a running cluster, or None to run on this machine.
         hide_logs: whether to hide the executor's own logs from other accounts and to delete these logs at the end.
     """
@@ -47,8 +48,17 @@ class ExecutorSettings:
     concurrent_trials: int = 1
     cpus_per_trial: float = 1
     gpus_per_trial: float = 0
+    workers_per_trial: int = 1
     address: str | None = None
     hide_logs: bool = False
+
+    @property
+    def of_worker(self) -> dict[str, float]:
+        """CPUs and GPUs of one worker of a trial, under Ray's names."""
+        return {
+            "CPU": self.cpus_per_trial / self.workers_per_trial,
+            "GPU": self.gpus_per_trial / self.workers_per_trial,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

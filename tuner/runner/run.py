@@ -143,6 +143,7 @@ def run_trials(
         concurrent_trials=resources.concurrent_trials,
         cpus_per_trial=resources.cpus_per_trial,
         gpus_per_trial=resources.gpus_per_trial,
+        workers_per_trial=resources.workers_per_trial,
         address=options.address,
         hide_logs=plan.mode.runs_hidden,
     )

@@ -20,7 +20,7 @@ from ray import tune
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from trainables.rungs import TrainingLoop
+from trainables.rungs import OPERATOR_LOG, MakeTraining, TrainingLoop
 from trainables.trial import AGAIN, FAILED, LOST, METRICS, REQUEST, STEP, TrialTrainable
 from tuner.errors import TunerError
 from tuner.executors.base import (
@@ -34,6 +34,7 @@ from tuner.executors.base import (
     require_checkpoint,
 )
 from tuner.executors.ray.charge import ActorCharge, start_charge_actor
+from tuner.executors.ray.ranks import RankedTraining
 from tuner.executors.ray.session import interruptible, ray_session
 from tuner.executors.ray.watchdog import RayGone, watched
 from tuner.study.driver import StudyDriver
@@ -68,8 +69,8 @@ class RayExecutor:
             try:
                 with ray_session(settings):
                     driver.reconcile(checkpoint_finder(setup.folder))
-                    bridge = _Bridge(driver, setup, concurrent_trials=settings.concurrent_trials)
-                    _fit(bridge, {"cpu": settings.cpus_per_trial, "gpu": settings.gpus_per_trial})
+                    bridge = _Bridge(driver, setup, settings)
+                    _fit(bridge, settings)
             except KeyboardInterrupt as interrupt:
                 raise interrupted() from interrupt
         if bridge.error is not None:
@@ -103,7 +104,7 @@ class _Bridge:
     An exception of the driver is stored in `error` and ends the run. Ray would convert the exception to text.
     """
 
-    def __init__(self, driver: StudyDriver, setup: TrialSetup, *, concurrent_trials: int) -> None:
+    def __init__(self, driver: StudyDriver, setup: TrialSetup, settings: ExecutorSettings) -> None:
         self.driver = driver
         self.setup = setup
         self.error: Exception | None = None
@@ -111,7 +112,7 @@ class _Bridge:
         self.ray_gone = False
         self.stop: Stop | None = None
         self.charge_actor = f"charge-actor-{uuid.uuid4().hex}"
-        self._concurrent = concurrent_trials
+        self._settings = settings
         self._ours: dict[str, str] = {}  # Ray's trial id → ours
         self._placed: dict[str, _Placed] = {}  # by our id
         self._added: set[str] = set()
@@ -147,7 +148,7 @@ class _Bridge:
             again = self._again(ray_id, min(waiting, key=lambda placed: placed.again_at or 0.0))
             if again is not None or self.over:
                 return again
-        if self.driver.running >= self._concurrent:
+        if self.driver.running >= self._settings.concurrent_trials:
             return None  # Ray asks early; the driver is asked only when a slot is free
         if self.stop is not None:
             # A running trial may still lose its worker and need a restart. After ``FINISHED``, Ray never asks again.
@@ -241,7 +242,7 @@ class _Bridge:
     def _loop_of(self, suggestion: Suggestion) -> TrainingLoop:
         charge = self.setup.charge_for(suggestion.trial_id)
         return TrainingLoop(
-            self.setup.training(),
+            self._training(),
             self.setup.spec_for(suggestion),
             ActorCharge(self.charge_actor, _NAMESPACE, suggestion.trial_id, charge),
             folder=self.setup.folder,
@@ -250,6 +251,13 @@ class _Bridge:
             saves=suggestion.shape.stops,
             scored=suggestion.scored,
         )
+
+    def _training(self) -> MakeTraining:
+        made, settings = self.setup.training(), self._settings
+        if settings.workers_per_trial == 1:
+            return made
+        cpus, gpus = settings.of_worker["CPU"], settings.of_worker["GPU"]
+        return RankedTraining(made, settings.workers_per_trial, cpus, gpus, self.setup.folder / OPERATOR_LOG)
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
@@ -308,11 +316,12 @@ class _Stopper(tune.Stopper):  # type: ignore[misc]  # Ray has no types
         return self._bridge.over
 
 
-def _fit(bridge: _Bridge, resources: Mapping[str, float]) -> None:
+def _fit(bridge: _Bridge, settings: ExecutorSettings) -> None:
     scratch = bridge.setup.folder / "ray"
+    bundles = [{name: need for name, need in settings.of_worker.items() if need}] * settings.workers_per_trial
     charge_actor = start_charge_actor(bridge.charge_actor, _NAMESPACE)
     tuner = tune.Tuner(
-        tune.with_resources(TrialTrainable, dict(resources)),
+        tune.with_resources(TrialTrainable, tune.PlacementGroupFactory(bundles)),
         tune_config=tune.TuneConfig(
             search_alg=_DriverSearcher(bridge),
             scheduler=_DriverScheduler(bridge),
