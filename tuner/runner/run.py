@@ -64,8 +64,15 @@ class RunResult:
 
 def check_machines(prepared: ReadySearch, options: RunOptions) -> None:
     """Check the machines of the cluster that `--address` names. Raise an InputError if one cannot run the trials."""
+    from tuner.errors import InputError
     from tuner.sweep.cluster_check import require_cluster
 
+    if options.local and prepared.experiment.resources.workers_per_trial > 1:
+        raise InputError(
+            "workers-local",
+            "`--local` runs every trial in this process, so it cannot give a trial several workers. Leave out --local, "
+            "or write `resources.workers_per_trial: 1`.",
+        )
     if options.address is not None and not options.local:
         options.say(require_cluster(prepared, options.address))
 
