@@ -304,3 +304,6 @@ def test_several_workers_are_refused_for_each_method_without_batches(method: str
 def test_a_part_of_a_gpu_is_for_one_worker() -> None:
     assert parse_experiment(BASE, ["resources.gpus_per_trial=0.25"]).resources.gpus_per_trial == 0.25
     assert parse_experiment(BASE, ["resources.gpus_per_trial=2", "resources.workers_per_trial=2"])
+    with pytest.raises(ExperimentError) as caught:
+        parse_experiment(BASE, ["resources.gpus_per_trial=1", "resources.workers_per_trial=2"])
+    assert [problem.code for problem in caught.value.problems] == ["gpus-not-whole"]

@@ -162,8 +162,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "storage-not-shared": "A machine does not see the driver's files in `storage`, or the driver does not see the "
         "machine's. The trained models would be lost, after their whole budget was spent. Mount one folder at the same "
         "path on every machine, for one account.",
-        "workers-local": "`--local` runs in one process. Leave it out, so that Ray gives each trial its workers, or write "
-        "`resources.workers_per_trial: 1`.",
+        "workers-local": "`--local` runs in one process. Leave it out, so that Ray gives each trial its workers, or "
+        "write `resources.workers_per_trial: 1`.",
         "resources-too-large": "One trial needs more CPUs or GPUs than this machine has. Lower `resources`, or name a "
         "cluster.",
         "tracking-experiment-deleted": "The MLflow experiment was deleted, and MLflow keeps its name reserved. Restore "
