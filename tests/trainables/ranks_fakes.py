@@ -5,6 +5,8 @@ Both processes walk through `cases()` in the same order, so nothing but the rank
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,9 +20,11 @@ import test_reference as reference  # noqa: E402
 import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
+from trainables.engine.batches import BatchSum  # noqa: E402
 from trainables.engine.gen import LossProbes  # noqa: E402
 from trainables.engine.layout import Layout  # noqa: E402
 from trainables.engine.losses import LossPasses  # noqa: E402
+from trainables.engine.objective import Points  # noqa: E402
 from trainables.engine.random import Generator, SeededGenerator  # noqa: E402
 from trainables.engine.ranks import NoGenerator, RankedStep, Ranks  # noqa: E402
 from trainables.engine.sources import per_sample_source  # noqa: E402
@@ -133,18 +137,39 @@ class TakesAll(RankedStep):
         return torch.ones_like(samples, dtype=torch.bool)
 
 
-SECOND = {"sound": RankedStep, "adds noise": AddsNoise, "forgets": Forgets, "takes all": TakesAll}
+class Dies(RankedStep):
+    """A second rank that dies in the second step."""
+
+    steps = 0
+
+    def _share(self, *work: Any) -> Tensor:  # noqa: ANN401
+        self.steps += 1
+        if self.steps == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super()._share(*work)
+
+
+class Broken(RankedStep):
+    """A second rank whose machine fails on public inputs."""
+
+    def _sum(self, points: Points) -> BatchSum:
+        raise MemoryError
+
+
+FAULTY = {"adds noise": AddsNoise, "forgets": Forgets, "takes all": TakesAll}
+SECOND = {"sound": RankedStep, **FAULTY, "dies": Dies, "broken": Broken}
 
 
 @contextmanager
-def two_ranks(second: str) -> Iterator[Ranks]:
+def two_ranks(second: str, *, to_the_end: bool = True) -> Iterator[Ranks]:
     """Rank 0 of two; the other one runs in a process of its own, and is sound or has a fault."""
     store, port = opened(HOST)
     with subprocess.Popen([sys.executable, __file__, str(port), second], stderr=subprocess.PIPE, text=True) as other:
         try:
             yield TorchRanks(store, rank=0, size=2, host=HOST, device=CPU)
-            _, errors = other.communicate(timeout=60)
-            assert other.returncode == 0, errors
+            if to_the_end:
+                _, errors = other.communicate(timeout=60)
+                assert other.returncode == 0, errors
         finally:
             other.kill()
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from errors_helper import raises_code
-from ranks_fakes import SECOND, STEPS, Case, cases, make, two_ranks
+from ranks_fakes import FAULTY, STEPS, Case, cases, make, two_ranks
 from test_reference import OPTIONS
 from training_fakes import CountingCharge, MakeSpec
 
 from trainables.engine.ranks import NoGenerator, RankedStep
 from trainables.engine.step import PrivateStep
-from trainables.errors import GateError
+from trainables.errors import GateError, InfrastructureError
 from trainables.methods import STEP_METHODS
 from trainables.training import PrivateTraining
 
@@ -49,9 +49,30 @@ def test_two_ranks_take_the_steps_of_one_process_with_every_method() -> None:
     assert [(case, far) for case, far in found if not far <= TOLERANCE] == []
 
 
-@pytest.mark.parametrize("fault", [name for name in SECOND if name != "sound"])
+@pytest.mark.parametrize("fault", FAULTY)
 def test_the_control_a_second_rank_with_a_fault_is_found_with_every_method(fault: str) -> None:
     assert [(case, far) for case, far in differences(fault) if not far > 100 * TOLERANCE] == []
+
+
+def test_a_second_rank_that_dies_is_lost_before_the_noise_of_its_step() -> None:
+    with two_ranks("dies", to_the_end=False) as ranks:
+        step, theta, records = make(cases()[0], ranks)
+        theta = step.take(theta, **records, learning_rate=0.3)
+        with raises_code(InfrastructureError, "rank-lost"):
+            step.take(theta, **records, learning_rate=0.3)
+        assert step.noise_draws == 1
+
+
+@pytest.mark.parametrize("second", ["sound", "broken"])
+def test_a_second_rank_that_fails_on_public_inputs_is_told(second: str) -> None:
+    with two_ranks(second, to_the_end=False) as ranks:
+        step, theta, records = make(cases()[0], ranks)
+        public = records["inputs"][:3], records["targets"][:3]
+        if second == "sound":
+            step.rehearse(theta, *public)
+        else:
+            with pytest.raises(RuntimeError):
+                step.rehearse(theta, *public)
 
 
 class OneRank:
