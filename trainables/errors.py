@@ -48,6 +48,11 @@ EXPLANATIONS: dict[str, str] = {
     "states. Correct the file.",
     "method-not-on-release": "A training on a release needs a method for releases and the file of one. Please report "
     "this as a bug.",
+    "rank-draws": "Only the first worker of a trial draws batches and noise. Please report this as a bug.",
+    "workers-not-shared": (
+        "The workers of a trial share its batches. A method without batches trains in one process: write "
+        "`resources.workers_per_trial: 1`."
+    ),
     # hyper-parameters; the explanations of other codes are in search_spaces.errors
     "method-unknown": "There is no training method of this name. Check the spelling. The message suggests a name.",
     "method-not-importable": (
@@ -269,6 +274,10 @@ FAILURES: dict[str, str] = {
     "charge-actor-lost": (
         "The process that charges the ledger for a cluster's trials died. Ray starts it again, and the trials continue "
         "from their last checkpoints. Nothing is needed, unless it happens again: then see the driver's machine."
+    ),
+    "rank-lost": (
+        "A trial of several workers lost one of them, or one did not answer for ten minutes. The trial continues from "
+        "its last checkpoint with new workers, and pays for what it repeats. If it happens again, see that machine."
     ),
     "checkpoint-unwritable": (
         "A trial could not store its checkpoint, so it is lost and what it had not yet used of the budget is given "

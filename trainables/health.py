@@ -109,10 +109,10 @@ class HealthCheck:
         return None
 
     def _failure(self, theta: Tensor) -> BaseException | None:
-        """Return what the private step raises for the public inputs at θ; None if it raises nothing."""
+        """Return what the model or the machine raises for the public inputs at θ; None if it raises nothing."""
         try:
             self._private_step.rehearse(theta, self._inputs.to(theta.device), self._targets.to(theta.device))
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, InfrastructureError):  # such as another rank that was lost
             raise
         except RAISED as error:
             return error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from trainables.engine.noise import add_noise
 from trainables.engine.objective import Points
 from trainables.engine.per_sample import PASS, PerSampleSource, pass_samples
 from trainables.engine.random import Generator, SecureGenerator, SeededGenerator
+from trainables.engine.ranks import NoGenerator, RankedStep, Ranks
 from trainables.engine.schedules import rate_factor
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep, Stages, noise_variance
@@ -44,7 +46,7 @@ from trainables.spec import TrainingSpec, check_privacy, spec_fingerprint
 from trainables.start import read_start
 from trainables.tasks import CLASSIFICATION, check_metric
 
-__all__ = ["PrivateTraining", "TrainingSpec", "gradient_source"]
+__all__ = ["PrivateTraining", "TrainingSpec", "device_of", "gradient_source"]
 
 _AUTOCAST: Final[Mapping[str, torch.dtype | None]] = {"float32": None, "bfloat16": torch.bfloat16}
 
@@ -62,6 +64,7 @@ class PrivateTraining:
         spec: specification of the trial.
         charge: payment for steps and scores.
         splits: random records for timing; None loads the records of the spec.
+        ranks: the processes that share each batch (`trainables.engine.ranks`). None trains in this process alone.
 
     Raises:
         HyperparameterError: a value is illegal, or the file of `start` is another one.
@@ -69,11 +72,14 @@ class PrivateTraining:
         DatasetError: the records, their users, or validation records for protected scores are missing.
     """
 
-    def __init__(self, spec: TrainingSpec, charge: Charge, *, splits: Splits | None = None) -> None:
+    def __init__(
+        self, spec: TrainingSpec, charge: Charge, *, splits: Splits | None = None, ranks: Ranks | None = None
+    ) -> None:
         check_privacy(spec)
         self.spec = spec
         self.step = 0
         self._charge = charge
+        self._ranks = ranks
         self._hyperparameters = from_parameters(
             spec.method,
             spec.parameters,
@@ -86,7 +92,7 @@ class PrivateTraining:
         if spec.threads is not None:
             torch.set_num_threads(spec.threads)
         keep_freed_memory()
-        self._device = _device(spec.device)
+        self._device = device_of(spec)
         repeatable(self._device, strictly=spec.replay_key is not None)
         full_float32()
         if spec.replay_on is not None:
@@ -111,6 +117,8 @@ class PrivateTraining:
         self._average = WeightAverage(self._theta, decay=decay) if decay else None
         seed = spec.noise_seed
         self._secret: Generator = SecureGenerator(spec.replay_key) if seed is None else SeededGenerator(seed)
+        if ranks is not None and ranks.rank > 0:
+            self._secret = NoGenerator()
         self._public = torch.Generator().manual_seed(spec.seed)
         mechanism = Mechanism(
             sample_rate=spec.sample_rate,
@@ -137,6 +145,11 @@ class PrivateTraining:
         """Return the private steps, or the one step of a method that perturbs a minimum."""
         spec = self.spec
         if isinstance(self._hyperparameters, OutputPerturbation):
+            if self._ranks is not None:
+                raise GateError(
+                    "workers-not-shared",
+                    f"`workers_per_trial` must be 1 for {spec.method}, which has no batches to share.",
+                )
             return MinimumStep(
                 self._hyperparameters,
                 mechanism=mechanism,
@@ -146,7 +159,8 @@ class PrivateTraining:
                 outputs=self._outputs,
                 secret=self._secret,
             )
-        return PrivateStep(
+        make = PrivateStep if self._ranks is None else partial(RankedStep, ranks=self._ranks)
+        return make(
             mechanism=mechanism,
             stages=stages,
             source=gradient_source(
@@ -249,6 +263,16 @@ class PrivateTraining:
                 if self._average is not None:
                     self._average.update(self._theta)
                 self.step += 1
+
+    def help(self) -> None:
+        """Do this rank's share of every step until rank 0 ends. A rank above 0 does nothing else.
+
+        Raises:
+            InfrastructureError: rank 0 is gone.
+        """
+        if not isinstance(self._private_step, RankedStep):
+            raise GateError("rank-draws", "A training without ranks has nothing to share. Please report this as a bug.")
+        self._private_step.help(self._theta, *self._records["train"], users=self._users["train"])
 
     def evaluate(self, split: str = "validation") -> dict[str, float]:
         """Return the scores of the task on validation or test records, and the score of the spec's metric.
@@ -394,7 +418,9 @@ def _weights_of(checkpoint: Path, *, like: nn.Module) -> dict[str, Tensor]:
     return weights
 
 
-def _device(name: str) -> torch.device:
+def device_of(spec: TrainingSpec) -> torch.device:
+    """Return the device of a training in this process. Raise TrainableError if torch does not find it."""
+    name = spec.device
     refuse_illegal("device", name, Words(("auto", "cpu", "cuda")))
     if name == "cuda" and not torch.cuda.is_available():
         raise TrainableError("device-missing", "The trial asks for a GPU (`device: cuda`), but torch finds none.")

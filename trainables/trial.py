@@ -28,7 +28,7 @@ LOST = "trial_lost"
 AGAIN = "trial_again"
 STOPS = "trial_stops"
 
-_PASSING = ("charge-actor-lost", "ledger-busy", "ledger-unavailable")
+_PASSING = ("charge-actor-lost", "ledger-busy", "ledger-unavailable", "rank-lost")
 """Codes of errors after which the trial may continue from its checkpoint, as after the loss of its worker."""
 
 _OF_THE_LEDGER = "ledger-"

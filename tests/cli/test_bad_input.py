@@ -44,6 +44,7 @@ CASES: dict[str, tuple[dict[str, object], str]] = {
         },
         "[metric-not-protectable]",
     ),
+    "several workers in one process": ({"resources__workers_per_trial": 2}, "[workers-local]"),
     "a folder for MLflow": ({"tracking__uri": "runs/mlflow"}, "tracking.uri"),
     "a server without a host": ({"tracking__uri": "http://"}, "tracking.uri"),
     "a server with a port that is none": ({"tracking__uri": "http://host:99999"}, "tracking.uri"),

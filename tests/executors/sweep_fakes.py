@@ -13,14 +13,16 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import optuna
+import torch
 from ledger_fakes import FileCharge, FileLedger
 
 from search_spaces.domains import Suggest
 from trainables.charge import Charge
+from trainables.engine.ranks import Ranks
 from trainables.rungs import writing_checkpoint
 from tuner.executors.base import ChargeFor, ExecutorSettings, TrialSetup
 from tuner.executors.local import LocalExecutor
@@ -81,6 +83,7 @@ class FakeSpec:
     kill_once_at: int | None = None
     stop_once_at: int | None = None
     interrupt_at: int | None = None
+    device: str = "cpu"
 
 
 def tell_all() -> None:
@@ -150,6 +153,33 @@ class FakeTraining:
         if content != with_checksum(content[:-32]):
             raise ValueError(content)
         self.step = int(content[:-32])
+
+
+class FakeRanks(FakeTraining):
+    """Training of two ranks. Every step adds a number of each, and only rank 0 draws. `kill_once_at` kills rank 1."""
+
+    def __init__(self, spec: FakeSpec, charge: Charge, *, ranks: Ranks) -> None:
+        super().__init__(replace(spec, kill_once_at=None), charge)
+        self.ranks, self.kill_once_at = ranks, spec.kill_once_at
+
+    def run_to(self, step: int) -> None:
+        while self.step < step:
+            take = min(LEASE, step - self.step)
+            self.charge.lease(take, sample_rate=1.0, noise_multiplier=1.0)
+            for _ in range(take):
+                self.ranks.send({"step": self.step + 1})
+                if float(self.ranks.add(torch.ones(1))) != 2.0:
+                    raise ValueError("a rank did not add its share")
+                with Path(self.spec.draws).open("ab") as draws:
+                    draws.write(b".")
+                self.step += 1
+
+    def help(self) -> None:
+        self.spec = replace(self.spec, kill_once_at=self.kill_once_at)
+        while True:
+            self.step = int(self.ranks.receive()["step"])
+            self._maybe_die()
+            self.ranks.add(torch.ones(1))
 
 
 def with_checksum(content: bytes) -> bytes:
@@ -237,6 +267,7 @@ class Sweep:
     when_sure: WhenSure = "go_on"
     committed: Committed | None = None
     full_runs: float | None = None
+    make_training: Callable[..., FakeTraining] = FakeTraining
 
     @property
     def ledger(self) -> FileLedger:
@@ -288,7 +319,7 @@ class Sweep:
             spec_for=self.spec_for,
             charge_for=charge_for or self.ledger.charge_for,
             folder=self.folder,
-            make_training=FakeTraining,
+            make_training=self.make_training,
         )
 
     def run_local(self, driver: StudyDriver | None = None) -> Stop:

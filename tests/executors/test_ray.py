@@ -17,6 +17,7 @@ from sweep_fakes import (
     RUNGS,
     SECRET,
     STEPS,
+    FakeRanks,
     FakeSpec,
     FakeTraining,
     KilledCharge,
@@ -133,6 +134,21 @@ def test_a_killed_raylet_ends_the_driver_with_an_error_and_a_resume_continues(
     assert set(states(resumed)) == {"COMPLETE"}
     assert resumed.draws <= resumed.ledger.leased()
     assert resumed.ledger.outstanding() == {}
+
+
+@pytest.mark.parametrize("kill_once_at", [None, 50])
+def test_a_trial_that_lost_a_rank_goes_on_from_its_checkpoint(
+    tmp_path: Path, ray_two_slots: None, kill_once_at: int | None
+) -> None:
+    recorder = Recorder()
+    faults = {"kill_once_at": kill_once_at}
+    sweep = Sweep(tmp_path, trials=3, faults=faults, observers=(recorder,), make_training=FakeRanks)
+    assert sweep.run_ray(cpus_per_trial=2, workers_per_trial=2).reason is StopReason.DONE
+    assert states(sweep) == ["COMPLETE"] * 3, [view.reason for view in recorder.finished]
+    # The step in which the rank died was paid, but without its share no noise was drawn. It continues from step 40.
+    assert sweep.draws == 3 * STEPS + (0 if kill_once_at is None else LEASE - 1)
+    assert sweep.ledger.leased() == 3 * STEPS + (0 if kill_once_at is None else LEASE)
+    assert sweep.ledger.outstanding() == {}
 
 
 @pytest.mark.slow

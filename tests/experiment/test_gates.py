@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from trainables.methods import METHODS, STEP_METHODS
 from tuner.errors import ExperimentError
 from tuner.experiment import Experiment, parse_experiment
 from tuner.experiment.gates.caps import LARGEST_MENU
@@ -285,3 +286,24 @@ def test_a_domain_of_the_noise_is_moved_to_the_space_and_stays_there() -> None:
     assert moved.with_noise(2.0) is moved, "there is no one number to put in"
     beside_nothing = parse_experiment(BASE, ["privacy.noise_multiplier={choice: [1, 2]}", "search.space={}"])
     assert set(beside_nothing.space.searched) == {"learning_rate", "noise_multiplier"}, "the default space stays"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_several_workers_are_refused_for_each_method_without_batches(method: str) -> None:
+    def codes(*overrides: str) -> set[str]:
+        try:
+            parse_experiment(BASE, [f"trainable.method={method}", "search.space={}", *overrides])
+        except ExperimentError as error:
+            return {problem.code for problem in error.problems}
+        return set()
+
+    assert ("workers-unsupported" in codes("resources.workers_per_trial=2")) == (method not in STEP_METHODS)
+    assert "workers-unsupported" not in codes("resources.workers_per_trial=1")
+
+
+def test_a_part_of_a_gpu_is_for_one_worker() -> None:
+    assert parse_experiment(BASE, ["resources.gpus_per_trial=0.25"]).resources.gpus_per_trial == 0.25
+    assert parse_experiment(BASE, ["resources.gpus_per_trial=2", "resources.workers_per_trial=2"])
+    with pytest.raises(ExperimentError) as caught:
+        parse_experiment(BASE, ["resources.gpus_per_trial=1", "resources.workers_per_trial=2"])
+    assert [problem.code for problem in caught.value.problems] == ["gpus-not-whole"]

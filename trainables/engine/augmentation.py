@@ -47,6 +47,14 @@ class RandomViews:
             inputs: images of shape (B, channels, height, width); B may be 0.
             generator: secret generator.
         """
+        return self.views(inputs, self.draw(len(inputs), generator))
+
+    def draw(self, count: int, generator: Generator) -> Tensor:
+        """Return the numbers that decide the views of `count` images, shape (3, count, M), in one request."""
+        return generator.uniform(3 * count * self.copies).view(3, count, self.copies)
+
+    def views(self, inputs: Tensor, draws: Tensor) -> Tensor:
+        """Return the views of images of shape (B, channels, height, width) that `draws`, shape (3, B, M), decide."""
         count, channels, height, width = inputs.shape
         top, left = (min(PADDING, size - 1) if self.crop else 0 for size in (height, width))
         # A mirrored crop is a crop of the mirrored image. So every view is a crop of the image or its mirror image.
@@ -54,11 +62,10 @@ class RandomViews:
         padded = nn.functional.pad(sides.flatten(0, 1), (left, left, top, top), mode="reflect")
         crops = padded.view(count, sides.shape[1], channels, height + 2 * top, width + 2 * left)
         crops = crops.unfold(3, height, 1).unfold(4, width, 1)  # (B, sides, channels, tops, lefts, height, width)
-        # One request draws the side, the first row and the first column of every view.
-        draws = generator.uniform(3 * count * self.copies).view(3, count, self.copies).to(inputs.device)
+        # The numbers of the side, the first row and the first column of every view.
         side, first_row, first_column = (
             _place(draw, places)
-            for draw, places in zip(draws, (sides.shape[1], 2 * top + 1, 2 * left + 1), strict=True)
+            for draw, places in zip(draws.to(inputs.device), (sides.shape[1], 2 * top + 1, 2 * left + 1), strict=True)
         )
         sample = torch.arange(count, device=inputs.device)[:, None]
         return crops[sample, side, :, first_row, first_column].flatten(0, 1)

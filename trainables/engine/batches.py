@@ -14,10 +14,11 @@ from torch import Tensor
 from trainables.engine.accelerator import full_float32
 from trainables.engine.clip import clipped_sum, stretch
 from trainables.engine.objective import Points
-from trainables.engine.per_sample import ROWS, PerSampleSource, filled
+from trainables.engine.per_sample import IGNORED, ROWS, PerSampleSource, filled
+from trainables.engine.sampling import user_records
 from trainables.engine.sums import Blocks
 
-__all__ = ["RAISED", "BatchSum", "part_samples"]
+__all__ = ["RAISED", "BatchSum", "Records", "part_samples"]
 
 RAISED = BaseException
 """What code that sees a record may raise without ending a trial. Only KeyboardInterrupt, of the user, goes on."""
@@ -39,6 +40,38 @@ def part_samples(inputs: Tensor, *, copies: int) -> int:
     """
     row = inputs.shape[1:].numel() * inputs.element_size() + _ROW_BYTES
     return max(ROWS, _PART_BYTES // (copies * row) // ROWS * ROWS)
+
+
+@dataclass(frozen=True)
+class Records:
+    """All training records, and the samples that they make.
+
+    Attributes:
+        inputs: ALL training inputs, shape (n, *input_shape).
+        targets: labels, shape (n, ...).
+        users: indices of each user's records, shape (U, m), or None; see `PrivateStep.take`.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    users: Tensor | None = None
+
+    def __len__(self) -> int:
+        """Return the number of samples: of records, or of users."""
+        return len(self.inputs if self.users is None else self.users)
+
+    @property
+    def copies(self) -> int:
+        """Number of records of a sample."""
+        return 1 if self.users is None else self.users.shape[1]
+
+    def of(self, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the inputs and labels of samples, shape (B,) of their numbers, with a user's records in a row."""
+        rows, missing = (samples, None) if self.users is None else user_records(self.users, samples)
+        x, y = self.inputs.index_select(0, rows), self.targets.index_select(0, rows)
+        if missing is not None:
+            y.masked_fill_(missing, IGNORED)
+        return x, y
 
 
 @dataclass(kw_only=True, slots=True)

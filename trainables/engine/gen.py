@@ -7,7 +7,7 @@ make the values private. docs/methods.md has the formulas, and says what differs
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from math import exp, sqrt
 from typing import Any, Final
@@ -19,7 +19,7 @@ from trainables.engine.losses import LossPasses
 from trainables.engine.noise import add_noise
 from trainables.engine.random import Generator
 
-__all__ = ["LossProbes", "RateState", "probe_sum"]
+__all__ = ["LossProbes", "ProbePoint", "RateState", "probe_sum"]
 
 _WEIGHTS: Final = (0.66, 0.66, 0.5, 0.5)
 _LENGTH: Final = sqrt(_WEIGHTS[0] ** 2 + _WEIGHTS[1] ** 2 + (_WEIGHTS[2] ** 2 + _WEIGHTS[3] ** 2) / 4)
@@ -57,6 +57,25 @@ class RateState:
     slopes: tuple[float, float, float] = (0.0, 0.0, 0.0)
     curvatures: tuple[float, float, float] = (0.0, 0.0, 0.0)
     probes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbePoint:
+    """Where the losses of a step are probed: θ - rd, θ and θ + rd, and how a sample's values are clipped.
+
+    Attributes:
+        theta: θ, shape (d,).
+        direction: d, shape (d,).
+        radius: r.
+        slope_bound: clip of the half difference of a sample's losses.
+        curvature_bound: clip of its half curvature.
+    """
+
+    theta: Tensor
+    direction: Tensor
+    radius: float
+    slope_bound: float
+    curvature_bound: float
 
 
 def probe_sum(losses: Tensor, *, slope_bound: float, curvature_bound: float) -> Tensor:
@@ -137,9 +156,8 @@ class LossProbes:
         self,
         theta: Tensor,
         direction: Tensor,
-        parts: Iterable[tuple[Tensor, Tensor]],
+        summed: Callable[[ProbePoint], Tensor],
         *,
-        copies: int,
         weight_decay: float = 0.0,
     ) -> float:
         """Release the probes of one step, and return its learning rate.
@@ -147,8 +165,7 @@ class LossProbes:
         Args:
             theta: θ, shape (d,).
             direction: d, a function of the step's noised gradient and earlier releases, shape (d,). The step is θ - rd.
-            parts: the samples of the step's batch: inputs and labels, as in `LossPasses.of`.
-            copies: number of records of a sample.
+            summed: function that returns the `total` of the step's batch.
             weight_decay: λ. The loss λ/2·‖θ‖² is added without noise, because it depends on no record.
         """
         state = self.state
@@ -158,14 +175,15 @@ class LossProbes:
             state.slope_bound, state.curvature_bound = length or 1.0, length * length or 1.0
         state.slope_bound = max(state.slope_bound, _LEAST_BOUND / radius)
         state.curvature_bound = max(state.curvature_bound, _LEAST_BOUND / (radius * radius))
-        thetas = [torch.add(theta, direction, alpha=shift) for shift in (-radius, 0.0, radius)]
-        total = torch.zeros(4, dtype=torch.float64, device=theta.device)
-        for inputs, targets in parts:
-            total += probe_sum(
-                self._passes.of(thetas, inputs, targets, copies=copies),
+        total = summed(
+            ProbePoint(
+                theta=theta,
+                direction=direction,
+                radius=radius,
                 slope_bound=state.slope_bound * radius,
                 curvature_bound=state.curvature_bound * radius * radius,
             )
+        )
         # Rounding to float32 hides the gaps between the possible float64 values of the noise.
         released = add_noise(
             total.cpu(), standard_deviation=self._noise * _LENGTH, generator=self._secret, dtype=torch.float32
@@ -178,6 +196,21 @@ class LossProbes:
             decay = weight_decay * float(weights @ along), weight_decay * length * length
         self._learn(means, decay=decay)
         return state.rate
+
+    def total(self, at: ProbePoint, parts: Iterable[tuple[Tensor, Tensor]], *, copies: int) -> Tensor:
+        """Return the sum of the probe vectors of samples, without noise, shape (4,), float64.
+
+        Args:
+            at: where the losses are probed.
+            parts: inputs and labels, as in `LossPasses.of`.
+            copies: number of records of a sample.
+        """
+        thetas = [torch.add(at.theta, at.direction, alpha=shift) for shift in (-at.radius, 0.0, at.radius)]
+        total = torch.zeros(4, dtype=torch.float64, device=at.theta.device)
+        for inputs, targets in parts:
+            losses = self._passes.of(thetas, inputs, targets, copies=copies)
+            total += probe_sum(losses, slope_bound=at.slope_bound, curvature_bound=at.curvature_bound)
+        return total
 
     def _learn(self, means: list[float], *, decay: tuple[float, float]) -> None:
         """Update the rate and the bounds from the released means, which are in units of the bounds."""

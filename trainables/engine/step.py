@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import torch
@@ -12,15 +13,15 @@ from torch import Tensor
 from search_spaces import Limits, Words
 from trainables.checks import value_problem
 from trainables.engine.augmentation import RandomViews
-from trainables.engine.batches import BatchSum, part_samples
+from trainables.engine.batches import BatchSum, Records, part_samples
 from trainables.engine.clip import CLIPPINGS
-from trainables.engine.gen import LossProbes
+from trainables.engine.gen import LossProbes, ProbePoint
 from trainables.engine.noise import add_noise
 from trainables.engine.objective import Objective, Plain, Points
-from trainables.engine.per_sample import IGNORED, PerSampleSource, changed_before_clip
+from trainables.engine.per_sample import PerSampleSource, changed_before_clip
 from trainables.engine.postprocess import Postprocess, unchanged
 from trainables.engine.random import Generator
-from trainables.engine.sampling import poisson_batch, user_records
+from trainables.engine.sampling import poisson_batch
 from trainables.engine.schedules import NoiseSplit, noise_split
 from trainables.engine.sums import blocks_for
 from trainables.engine.update import Update, decoupled_decay
@@ -182,23 +183,11 @@ class PrivateStep:
             users: indices of each user's records, shape (U, m), with -1 if a user has fewer than m records. A sample is
                 then a user. None if a sample is a record.
         """
-        samples = inputs if users is None else users
-        batch = poisson_batch(self._secret, len(samples), self.mechanism.sample_rate).to(inputs.device)
-
-        def gather(part: Tensor) -> tuple[Tensor, Tensor]:
-            rows, missing = (part, None) if users is None else user_records(users, part)
-            x, y = inputs.index_select(0, rows), targets.index_select(0, rows)
-            if missing is not None:
-                y.masked_fill_(missing, IGNORED)
-            return x, y
-
-        size = 1 if users is None else users.shape[1]
-        most = part_samples(inputs, copies=size * self._views)
-        whole = len(batch) <= most
-        split = (batch,) if whole else torch.split(batch, most)
-        gradient = self._gradient(
-            theta, map(gather, split), whole=whole, learning_rate=learning_rate, records_per_sample=size
-        )
+        records = Records(inputs, targets, users)
+        batch = poisson_batch(self._secret, len(records), self.mechanism.sample_rate).to(inputs.device)
+        most = part_samples(inputs, copies=records.copies * self._views)
+        split = (batch,) if len(batch) <= most else torch.split(batch, most)
+        gradient = self._gradient(theta, partial(self._clipped, records, split), learning_rate=learning_rate)
         direction = self._update.direction(self._stages.postprocess(gradient))
         decoupled = self._stages.decoupled_weight_decay
         if self._probes is not None:
@@ -206,8 +195,7 @@ class PrivateStep:
             rate = self._probes.probe(
                 theta,
                 torch.add(direction, theta, alpha=decoupled) if decoupled else direction,
-                map(gather, split),
-                copies=size,
+                partial(self._probed, self._probes, records, split),
                 weight_decay=decoupled or self._stages.weight_decay_before_clipping,
             )
             learning_rate *= rate / last
@@ -236,9 +224,11 @@ class PrivateStep:
             )
         most = part_samples(inputs, copies=self._views)
         parts = zip(*(torch.split(each, most) for each in (inputs, targets)), strict=True)
-        return self._gradient(
-            theta, parts, whole=len(targets) <= most, learning_rate=learning_rate, records_per_sample=1
-        )
+
+        def clipped(points: Points) -> Tensor:
+            return self._sum_of(points, parts, copies=1, whole=len(targets) <= most)
+
+        return self._gradient(theta, clipped, learning_rate=learning_rate)
 
     def rehearse(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> None:
         """Compute the clipped sum of PUBLIC samples at θ, without noise, and forget it. No random number is drawn.
@@ -266,41 +256,45 @@ class PrivateStep:
             blocks=blocks,
         )
 
-    def _gradient(
-        self,
-        theta: Tensor,
-        parts: Iterable[tuple[Tensor, Tensor]],
-        *,
-        whole: bool,
-        learning_rate: float,
-        records_per_sample: int,
-    ) -> Tensor:
-        """Return the private gradient of a batch, which comes in parts. A part has inputs and labels.
-
-        The m records of a sample are next to each other. A sample's gradient is the sum over its records divided by the
-        public m, even if some records are IGNORED. It is 0 if the sample's own pass raises, with the same views.
-        `whole` says whether the batch is one part.
-        """
-        mechanism, stages = self.mechanism, self._stages
+    def _gradient(self, theta: Tensor, clipped: Callable[[Points], Tensor], *, learning_rate: float) -> Tensor:
+        """Return the private gradient of a batch. `clipped` returns the sum of its clipped gradients at the points."""
+        mechanism = self.mechanism
         b = mechanism.expected_batch_size
         # R is in units of the noise of one step, which the update may rescale.
         signal = mechanism.max_grad_norm / theta.numel() ** 0.5
         noise_in_theta = learning_rate * self._update.step_noise(noise=mechanism.noise_scale / b, signal=signal)
-        objective = stages.objective_at(self.noise_draws)
+        objective = self._stages.objective_at(self.noise_draws)
         points = objective.points(theta, noise_scale=noise_in_theta, public=self._public)
-        if stages.weight_decay_before_clipping:
-            points = replace(points, decay=stages.weight_decay_before_clipping)
-        sums, total = self._sum(points), None
-        for inputs, targets in parts:
-            copies = records_per_sample
-            if stages.augmentation is not None:  # its views stay with the sample, also if the pass is repeated
-                inputs, views = stages.augmentation(inputs, self._secret), stages.augmentation.copies
-                targets, copies = targets.repeat_interleave(views, 0), copies * views
-            part = sums.of(inputs, targets, copies=copies, whole=whole)
-            total = part if total is None else total + part
-        clipped = torch.zeros_like(theta) if total is None else total
+        if self._stages.weight_decay_before_clipping:
+            points = replace(points, decay=self._stages.weight_decay_before_clipping)
+        total = clipped(points)
         # Rounding may increase the sensitivity by the factor 1 + slack.
-        deviation = mechanism.noise_scale * (1.0 + sums.blocks.slack if sums.blocks else 1.0)
-        noised = add_noise(clipped, standard_deviation=deviation, generator=self._secret, dtype=theta.dtype)
+        blocks = self._sum(points).blocks
+        deviation = mechanism.noise_scale * (1.0 + blocks.slack if blocks else 1.0)
+        noised = add_noise(total, standard_deviation=deviation, generator=self._secret, dtype=theta.dtype)
         self.noise_draws += 1
         return noised.div_(b)
+
+    def _clipped(self, records: Records, split: Sequence[Tensor], points: Points) -> Tensor:
+        """Return the clipped sum of a batch. `split` has the numbers of the samples of each of its parts."""
+        return self._sum_of(points, map(records.of, split), copies=records.copies, whole=len(split) == 1)
+
+    def _probed(self, probes: LossProbes, records: Records, split: Sequence[Tensor], at: ProbePoint) -> Tensor:
+        """Return the sum of the probe vectors of a batch, shape (4,), float64."""
+        return probes.total(at, map(records.of, split), copies=records.copies)
+
+    def _sum_of(self, points: Points, parts: Iterable[tuple[Tensor, Tensor]], *, copies: int, whole: bool) -> Tensor:
+        """Return the clipped sum of a batch, which comes in parts. A part has inputs and labels.
+
+        The `copies` records of a sample are next to each other. A sample's gradient is the sum over its records divided
+        by the public `copies`, even if some records are IGNORED. It is 0 if the sample's own pass raises, with the same
+        views. `whole` says whether the batch is one part.
+        """
+        sums, total, views = self._sum(points), None, self._views
+        for inputs, targets in parts:
+            if self._stages.augmentation is not None:  # its views stay with the sample, also if the pass is repeated
+                inputs = self._stages.augmentation(inputs, self._secret)
+                targets = targets.repeat_interleave(views, 0)
+            part = sums.of(inputs, targets, copies=copies * views, whole=whole)
+            total = part if total is None else total + part
+        return torch.zeros_like(points.centre) if total is None else total

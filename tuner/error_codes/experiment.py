@@ -105,8 +105,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "one record.",
         "statistics-not-charged": "Statistics of private records would need a charge of their own, which dp-tuner does "
         "not support. Use public constants instead.",
-        "workers-unsupported": "A trial runs on one worker in this version. To use more machines, run more trials at "
-        "once.",
+        "workers-unsupported": "The workers of a trial share its batches, so a method without batches trains on one. "
+        "To use more machines, run more trials at once.",
+        "gpus-not-whole": "A trial with one worker uses a part of one GPU (0.25) or whole GPUs. Several workers of a "
+        "trial need a GPU each. Ray gives nobody one and a half.",
         "delta-too-large": "With a δ of 1/n, publishing one whole record would count as private. Write a δ of at most "
         "n^-1.1, where n is the public number of records.",
         "accountant-unsupported": "The only accountant is `pld`, based on privacy loss distributions. For a privacy "

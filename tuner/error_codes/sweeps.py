@@ -180,6 +180,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "only with --yes, because its budget is spent and stays spent.",
         "storage-url": "Checkpoints are locked, renamed and protected by their mode, and an object store can do "
         "none of this. Mount a shared file system on every machine, and give its path.",
+        "workers-local": "`--local` runs in one process. Leave it out, so that Ray gives each trial its workers, or "
+        "write `resources.workers_per_trial: 1`.",
         "resources-too-large": "One trial needs more CPUs or GPUs than this machine has. Lower `resources`, or name a "
         "cluster.",
         "tracking-experiment-deleted": "The MLflow experiment was deleted, and MLflow keeps its name reserved. Restore "

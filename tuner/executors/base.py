@@ -42,6 +42,7 @@ class ExecutorSettings:
     Attributes:
         hung_after: seconds without a lease or a report after which a worker counts as lost.
         on_loss: whether a trial that lost its worker pays for the steps that it repeats, or stops the sweep before.
+        workers_per_trial: number of processes that share each batch of a trial, and the trial's CPUs and GPUs equally.
         address: address of a running cluster, or None to run on this machine.
         hide_logs: whether to hide the executor's own logs from other accounts and to delete these logs at the end.
     """
@@ -51,8 +52,17 @@ class ExecutorSettings:
     gpus_per_trial: float = 0
     hung_after: float = 3600.0
     on_loss: Literal["pay", "stop"] = "pay"
+    workers_per_trial: int = 1
     address: str | None = None
     hide_logs: bool = False
+
+    @property
+    def of_worker(self) -> dict[str, float]:
+        """CPUs and GPUs of one worker of a trial, under Ray's names."""
+        return {
+            "CPU": self.cpus_per_trial / self.workers_per_trial,
+            "GPU": self.gpus_per_trial / self.workers_per_trial,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,9 +64,16 @@ class RunResult:
 
 def check_machines(prepared: ReadySearch, options: RunOptions) -> None:
     """Check this machine, or those of the cluster that `--address` names. Raise an InputError if one is too small."""
+    from tuner.errors import InputError
     from tuner.sweep.cluster_check import require_cluster
     from tuner.sweep.own_machine import check_own_machine
 
+    if options.local and prepared.experiment.resources.workers_per_trial > 1:
+        raise InputError(
+            "workers-local",
+            "`--local` runs every trial in this process, so it cannot give a trial several workers. Leave out --local, "
+            "or write `resources.workers_per_trial: 1`.",
+        )
     if options.address is not None and not options.local:
         options.say(require_cluster(prepared, options.address))
     elif found := check_own_machine(prepared.experiment.resources, local=options.local):
@@ -148,6 +155,7 @@ def run_trials(
         gpus_per_trial=resources.gpus_per_trial,
         hung_after=resources.hung_after,
         on_loss=resources.on_loss,
+        workers_per_trial=resources.workers_per_trial,
         address=options.address,
         hide_logs=plan.mode.runs_hidden,
     )

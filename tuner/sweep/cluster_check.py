@@ -120,6 +120,7 @@ def _settings(address: str, prepared: ReadySearch | None) -> ExecutorSettings:
         concurrent_trials=resources.concurrent_trials,
         cpus_per_trial=resources.cpus_per_trial,
         gpus_per_trial=resources.gpus_per_trial,
+        workers_per_trial=resources.workers_per_trial,
         address=address,
     )
 

@@ -156,7 +156,8 @@ def _disk(expected: Expected, node: Node, facts: Mapping[str, Any]) -> Judged:
 
 def _memory(expected: Expected, node: Node, facts: Mapping[str, Any]) -> Judged:
     free = int(facts["memory"])
-    trials = min(node.slots, expected.settings.concurrent_trials)
+    settings = expected.settings
+    trials = min(node.slots, settings.concurrent_trials * settings.workers_per_trial)
     if free >= trials * _MEMORY_PER_TRIAL or not free:  # 0 where the system does not say
         return size(free), None
     what = f"{size(free)} of memory are free, and {trials} concurrent trials need {size(trials * _MEMORY_PER_TRIAL)}"

@@ -66,7 +66,7 @@ def training_spec(
         seed=seed_of(experiment, number) if seed is None else seed,
         private=privacy.private,
         noise_seed=None if privacy.noise_seed is None else (privacy.noise_seed + number) % 2**32,
-        threads=max(1, int(resources.cpus_per_trial)),
+        threads=max(1, int(resources.cpus_per_trial / resources.workers_per_trial)),
         device="cuda" if resources.gpus_per_trial else "cpu",
         score_noise=plan.score_noise,
         metric=experiment.search.metric.name,

@@ -143,7 +143,8 @@ def _label(node: Mapping[str, Any]) -> str:
 
 
 def _slots(resources: Mapping[str, float], settings: ExecutorSettings) -> int:
-    needs = {"CPU": settings.cpus_per_trial, "GPU": settings.gpus_per_trial}
+    """Return how many workers of trials a machine can hold."""
+    needs = settings.of_worker
     return int(min((resources.get(name, 0.0) / need for name, need in needs.items() if need > 0), default=1.0))
 
 

@@ -23,7 +23,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from trainables.charge import Charge, NoCharge
-from trainables.rungs import TrainingLoop
+from trainables.rungs import OPERATOR_LOG, MakeTraining, TrainingLoop
 from trainables.trial import AGAIN, FAILED, LOST, METRICS, REQUEST, STEP, STOPS, TrialTrainable
 from tuner.errors import TunerError, disk_full, is_disk_full
 from tuner.executors.base import (
@@ -38,6 +38,7 @@ from tuner.executors.base import (
 )
 from tuner.executors.ray.charge import ActorCharge, start_charge_actor
 from tuner.executors.ray.hung import HungWorkers
+from tuner.executors.ray.ranks import RankedTraining
 from tuner.executors.ray.session import interruptible, ray_session
 from tuner.executors.ray.watchdog import RayGone, watched
 from tuner.study.driver import StudyDriver
@@ -73,7 +74,7 @@ class RayExecutor:
                 with ray_session(settings):
                     driver.reconcile(checkpoint_finder(setup.folder))
                     bridge = _Bridge(driver, setup, settings)
-                    _fit(bridge, {"cpu": settings.cpus_per_trial, "gpu": settings.gpus_per_trial})
+                    _fit(bridge, settings)
             except KeyboardInterrupt as interrupt:
                 raise interrupted() from interrupt
         if bridge.error is not None:
@@ -120,9 +121,7 @@ class _Bridge:
         self.ray_gone = False
         self.stop: Stop | None = None
         self.charge_actor = f"charge-actor-{uuid.uuid4().hex}"
-        self._concurrent = settings.concurrent_trials
-        self._hung_after = settings.hung_after
-        self._on_loss = settings.on_loss
+        self._settings = settings
         self._ours: dict[str, str] = {}  # Ray's trial id → ours
         self._placed: dict[str, _Placed] = {}  # by our id
         self._added: set[str] = set()
@@ -158,7 +157,7 @@ class _Bridge:
             again = self._again(ray_id, min(waiting, key=lambda placed: placed.again_at or 0.0))
             if again is not None or self.over:
                 return again
-        if self.driver.running >= self._concurrent:
+        if self.driver.running >= self._settings.concurrent_trials:
             return None  # Ray asks early; the driver is asked only when a slot is free
         if self.stop is not None:
             # A running trial may still lose its worker and need a restart. After ``FINISHED``, Ray never asks again.
@@ -242,7 +241,7 @@ class _Bridge:
         why, placed.why = why or placed.why or "its worker was lost", ""
         placed.lost += 1
         placed.lost_in_a_row += 1
-        if self._on_loss == "stop":
+        if self._settings.on_loss == "stop":
             with self._guard():
                 self._require_free(trial_id, placed, why)
             if self.over:
@@ -276,7 +275,7 @@ class _Bridge:
                 continue
             placed.charge = placed.charge or self.setup.charge_for(trial_id)
             if self.hung.look(trial_id, placed.ray_id, placed.charge, placed.reports):
-                placed.why = f"its worker made no progress for {self._hung_after:g} s"
+                placed.why = f"its worker made no progress for {self._settings.hung_after:g} s"
 
     def _has_it(self, ray_id: str) -> bool:
         """Return whether a Ray trial has one of our running trials, which was not given to another one since."""
@@ -286,7 +285,7 @@ class _Bridge:
     def _loop_of(self, suggestion: Suggestion) -> TrainingLoop:
         charge = self.setup.charge_for(suggestion.trial_id)
         return TrainingLoop(
-            self.setup.training(),
+            self._training(),
             self.setup.spec_for(suggestion),
             ActorCharge(self.charge_actor, _NAMESPACE, suggestion.trial_id, charge),
             folder=self.setup.folder,
@@ -295,6 +294,13 @@ class _Bridge:
             saves=suggestion.shape.stops,
             scored=suggestion.scored,
         )
+
+    def _training(self) -> MakeTraining:
+        made, settings = self.setup.training(), self._settings
+        if settings.workers_per_trial == 1:
+            return made
+        cpus, gpus = settings.of_worker["CPU"], settings.of_worker["GPU"]
+        return RankedTraining(made, settings.workers_per_trial, cpus, gpus, self.setup.folder / OPERATOR_LOG)
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
@@ -356,11 +362,12 @@ class _Stopper(tune.Stopper):  # type: ignore[misc]  # Ray has no types
         return self._bridge.over
 
 
-def _fit(bridge: _Bridge, resources: Mapping[str, float]) -> None:
+def _fit(bridge: _Bridge, settings: ExecutorSettings) -> None:
     scratch = bridge.setup.folder / "ray"
+    bundles = [{name: need for name, need in settings.of_worker.items() if need}] * settings.workers_per_trial
     charge_actor = start_charge_actor(bridge.charge_actor, _NAMESPACE)
     tuner = tune.Tuner(
-        tune.with_resources(TrialTrainable, dict(resources)),
+        tune.with_resources(TrialTrainable, tune.PlacementGroupFactory(bundles)),
         tune_config=tune.TuneConfig(
             search_alg=_DriverSearcher(bridge),
             scheduler=_DriverScheduler(bridge),

@@ -95,13 +95,19 @@ def start(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("start-not-declared", "trainable.start.public", rule, fix)
 
 
-@gate("resources.workers_per_trial")
+@gate("resources.workers_per_trial", "resources.gpus_per_trial")
 def workers(draft: Draft) -> Iterator[GateFinding]:
-    """Require one worker per trial."""
-    if draft.experiment.resources.workers_per_trial > 1:
-        rule = "must be 1, because a trial cannot use several workers in this version"
+    """Refuse several workers for a method without batches, and a worker with a GPU and a part of another."""
+    resources, kind = draft.experiment.resources, METHODS.get(draft.method or "")
+    if resources.workers_per_trial > 1 and kind is not None and (kind.on_release or kind.at_once):
+        rule = f"must be 1 for {draft.method}, because the workers of a trial share its batches, and it has none"
         fix = "To run more trials at once, raise concurrent_trials instead."
         yield GateFinding("workers-unsupported", "resources.workers_per_trial", rule, fix)
+    each = resources.gpus_per_trial / resources.workers_per_trial
+    if not each.is_integer() and (each > 1 or resources.workers_per_trial > 1):
+        rule = f"gives each worker {each:g} GPUs, but only the one worker of a trial may have a part of one GPU"
+        fix = "Write a number of GPUs for each worker, such as 1, or a fraction below 1 for one worker."
+        yield GateFinding("gpus-not-whole", "resources.gpus_per_trial", rule, fix)
 
 
 TRAINING_GATES: tuple[Gate, ...] = (names, normalization, sampling, optimizer, batch_size, start, workers)
