@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install sweep test test-slow lint docs wheel dist clean
+.PHONY: help install sweep test test-slow gpu-check lint docs wheel dist clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -30,6 +30,10 @@ test: $(STAMP) ## the fast tests
 
 test-slow: $(STAMP) ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow --timeout 900 $(PYTEST_ARGS)
+
+gpu-check: $(STAMP) ## on a machine with a GPU: is the engine there what docs/engine.md says, and how fast?
+	$(BIN)/python -m benchmarks.gpu_check
+	$(BIN)/python -m benchmarks.engine --quick --device cuda
 
 lint: $(STAMP) ## what CI holds: style, types, and the arrows between packages
 	$(BIN)/ruff check .

@@ -85,3 +85,11 @@ def test_every_dependency_and_data_set_is_listed_and_a_missing_one_named(monkeyp
     monkeypatch.setattr(doctor.metadata, "requires", lambda _: wanted)
     named = found()
     assert (named["no-such-thing-at-all"].ok, named["click"].ok, named["rich"].ok) == (False, False, True)
+
+
+def test_a_gpu_is_named_with_what_was_never_tried_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "gpu" not in found()
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda _: "made up")
+    assert found()["gpu"].warning
+    assert "pretended" in found()["gpu"].found

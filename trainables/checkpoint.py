@@ -16,7 +16,7 @@ from typing import Any
 
 from trainables.errors import InfrastructureError
 
-__all__ = ["is_intact", "read_state", "write_state"]
+__all__ = ["hold_to_device", "is_intact", "read_state", "write_state"]
 
 _DIGEST = hashlib.sha256().digest_size
 
@@ -65,6 +65,32 @@ def read_state(path: Path) -> dict[str, Any]:
             f"The checkpoint {path} is damaged. Restore it from a copy, then resume the sweep.",
         ) from error
     return state
+
+
+def hold_to_device(path: Path, kind: str) -> None:
+    """Store the kind of device on which a run is made first. Refuse to repeat the run on another kind.
+
+    With one key, the run is the same only on the same kind of device, because other kinds round in other ways.
+
+    Raises:
+        InfrastructureError: the file holds another kind, or cannot be read or written.
+    """
+    if not path.exists():
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_state(path, {"device": kind})
+        except OSError as error:
+            raise InfrastructureError(
+                "checkpoint-unwritable", f"{path} could not be written ({error}). Fix the disk, then resume the sweep."
+            ) from error
+        return
+    first = read_state(path)["device"]
+    if first != kind:
+        raise InfrastructureError(
+            "replay-device-changed",
+            f"This run was begun on another device ({first}), so it cannot be repeated exactly on this one ({kind}). "
+            "Resume the sweep on machines of the first kind.",
+        )
 
 
 def is_intact(path: Path) -> bool:

@@ -172,9 +172,16 @@ EXPLANATIONS: dict[str, str] = {
         "A batch that the step did not draw may be shuffled or of fixed size, so its privacy is not amplified by "
         "sampling. Let take() draw the batch, or use sample_rate 1."
     ),
+    "float32-reduced": (
+        "The rounding bounds need float32 products with all digits, and torch does not switch TF32 off. Use the pinned "
+        "version of torch."
+    ),
     "generator-key-invalid": "The key of the secret generator must be 32 bytes from the operating system.",
     # running a trial
-    "device-missing": "The device is cuda, but torch finds no GPU. Use auto or cpu, or a machine with a GPU.",
+    "device-missing": (
+        "The trial asks for a GPU, but torch finds none. Install a torch that fits the GPU's driver, or set "
+        "resources.gpus_per_trial to 0."
+    ),
     "parameters-unusable": (
         "The model raised an error on public inputs, at parameters that the training has reached. It does not raise at "
         "its initial parameters. Clamp inside the model, or lower the learning rate."
@@ -241,6 +248,15 @@ FAILURES: dict[str, str] = {
     "machine-failed": (
         "The machine failed on public inputs, before any record was read, so no record is the cause. Look at the "
         "memory and the driver of the device, then resume the sweep."
+    ),
+    "accelerator-failed": (
+        "The GPU of a worker no longer computes. Such an error of CUDA lasts until the process ends, so the worker "
+        "ends, and the trial continues from its checkpoint in a new one. If it comes again, look at the driver and the "
+        "memory of the GPU."
+    ),
+    "replay-device-changed": (
+        "A run of a sealed search is repeated with the same random numbers. It is the same run only on the same kind "
+        "of device, with the same versions of torch and CUDA. Resume the sweep on machines of the first kind."
     ),
     "records-failed": (
         "Work on the records failed. What happened is only in the operator's log, because an error or a warning may "

@@ -13,6 +13,7 @@ import errno
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,7 +120,14 @@ class TrainingLoop:
             Exception: any other error cannot depend on a record: the infrastructure failed (a checkpoint that cannot be
                 written or read), the charge refused or failed, or the training was refused before a record was used.
         """
-        return behind(self.folder / OPERATOR_LOG, self._advance, lets_out=self._cannot_depend_on_records)
+        try:
+            return behind(self.folder / OPERATOR_LOG, self._advance, lets_out=self._cannot_depend_on_records)
+        except (WalledError, InfrastructureError):
+            if _gpu_failed():  # then the error is the GPU's, and every later trial of this process would get it too
+                raise InfrastructureError(
+                    "accelerator-failed", "The GPU of this worker no longer computes. The process must end."
+                ) from None
+            raise
 
     def _cannot_depend_on_records(self, error: Exception) -> bool:
         """Decide by the place of an error. Its type says nothing, because a model can raise an error of any type."""
@@ -257,6 +265,14 @@ def why_lost(error: Exception) -> str:
     if isinstance(getattr(error, "code", None), str):  # an error of ours
         return " ".join(str(error).split())
     return f"the ledger could not be charged ({type(error).__name__})"
+
+
+def _gpu_failed() -> bool:
+    if "torch" not in sys.modules:
+        return False
+    from trainables.engine.accelerator import gpu_failed
+
+    return gpu_failed()
 
 
 def _checkpoints(folder: Path, trial_id: str) -> Path:

@@ -30,6 +30,8 @@ class TrainingSpec:
         replay_key: 32 secret bytes with which a lost run of a sealed search is repeated exactly. This is allowed only
             if nobody has seen a result of the lost run. With None, the operating system creates the key of the secret
             generator.
+        replay_on: file that holds the kind of device of this run, because only the same kind repeats it exactly. The
+            first training of the run writes it. None for a run that is not repeated.
         threads: number of threads of torch in this process; None keeps torch's current number.
         device: 'auto', 'cpu' or 'cuda'.
         score_noise: standard deviation of the noise on the number of right validation answers, finite and above 0. The
@@ -61,6 +63,7 @@ class TrainingSpec:
     private: bool = True
     noise_seed: int | None = None
     replay_key: bytes | None = field(default=None, repr=False)
+    replay_on: str | None = None
     threads: int | None = None
     device: str = "auto"
     score_noise: float | None = None
@@ -99,7 +102,7 @@ def spec_fingerprint(spec: TrainingSpec) -> str:
     A checkpoint contains the weights that a training reached from `initial`.
     """
     values = asdict(spec)
-    for name in ("threads", "device", "replay_key", "initial", "release"):
+    for name in ("threads", "device", "replay_key", "replay_on", "initial", "release"):
         del values[name]
     del values["dataset"]["data_dir"]
     if spec.start is not None:

@@ -12,17 +12,18 @@ from torch import Tensor, nn
 from search_spaces import Words
 from trainables import data
 from trainables.charge import Charge, lease_size
-from trainables.checkpoint import read_state, write_state
+from trainables.checkpoint import hold_to_device, read_state, write_state
 from trainables.checks import refuse_illegal
 from trainables.convex.step import MinimumStep
 from trainables.data import Splits
+from trainables.engine.accelerator import device_kind, full_float32, repeatable
 from trainables.engine.average import WeightAverage
 from trainables.engine.gen import LossProbes
 from trainables.engine.layout import Layout
 from trainables.engine.losses import LossPasses
 from trainables.engine.noise import add_noise
 from trainables.engine.objective import Points
-from trainables.engine.per_sample import PerSampleSource
+from trainables.engine.per_sample import PASS, PerSampleSource, pass_samples
 from trainables.engine.random import Generator, SecureGenerator, SeededGenerator
 from trainables.engine.schedules import rate_factor
 from trainables.engine.sources import per_sample_source
@@ -86,6 +87,10 @@ class PrivateTraining:
             torch.set_num_threads(spec.threads)
         keep_freed_memory()
         self._device = _device(spec.device)
+        repeatable(self._device, strictly=spec.replay_key is not None)
+        full_float32()
+        if spec.replay_on is not None:
+            hold_to_device(Path(spec.replay_on), device_kind(self._device))
         about = data.info(spec.dataset)
         self._protected_size = protected_size(spec)
         check_augmentation(self._hyperparameters.augmentation, about.input_shape)
@@ -145,7 +150,12 @@ class PrivateTraining:
             mechanism=mechanism,
             stages=stages,
             source=gradient_source(
-                self._model, self._layout, self._input_shape, precision=spec.precision, task=self._task
+                self._model,
+                self._layout,
+                self._input_shape,
+                precision=spec.precision,
+                task=self._task,
+                gpu_pass=pass_samples(spec.batch_size),
             ),
             update=self._update,
             secret=self._secret,
@@ -386,15 +396,20 @@ def _weights_of(checkpoint: Path, *, like: nn.Module) -> dict[str, Tensor]:
 
 def _device(name: str) -> torch.device:
     refuse_illegal("device", name, Words(("auto", "cpu", "cuda")))
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name == "cuda" and not torch.cuda.is_available():
-        raise TrainableError("device-missing", "`device` is cuda, but torch finds no GPU. Use auto or cpu.")
-    return torch.device(name)
+        raise TrainableError("device-missing", "The trial asks for a GPU (`device: cuda`), but torch finds none.")
+    # Ray shows a worker only its own GPU, which is the first one there.
+    return torch.device("cuda", 0) if name != "cpu" and torch.cuda.is_available() else torch.device("cpu")
 
 
 def gradient_source(
-    model: nn.Module, layout: Layout, input_shape: tuple[int, ...], *, precision: str, task: str = CLASSIFICATION
+    model: nn.Module,
+    layout: Layout,
+    input_shape: tuple[int, ...],
+    *,
+    precision: str,
+    task: str = CLASSIFICATION,
+    gpu_pass: int = PASS,
 ) -> PerSampleSource:
     """Return the source of a model's per-sample gradients, after comparing it with autograd on public inputs.
 
@@ -406,7 +421,12 @@ def gradient_source(
     device = next(model.parameters()).device
     a, b, c = public_inputs(input_shape).to(device)
     source = per_sample_source(
-        model, layout, example=torch.stack([a, b, c, a]), autocast=_AUTOCAST[precision], loss=summed_loss(task)
+        model,
+        layout,
+        example=torch.stack([a, b, c, a]),
+        autocast=_AUTOCAST[precision],
+        loss=summed_loss(task),
+        gpu_pass=gpu_pass,
     )
     points = Points(centre=layout.flatten(model))
 

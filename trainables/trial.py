@@ -8,6 +8,7 @@ cause. It raises nothing, so Ray retries a trial only if its worker was lost.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +18,7 @@ from ray.tune import Trainable
 from trainables.errors import WalledError
 from trainables.rungs import TrainingLoop, why_lost
 
-__all__ = ["AGAIN", "FAILED", "LOST", "METRICS", "REQUEST", "STEP", "TrialTrainable"]
+__all__ = ["AGAIN", "FAILED", "LOST", "METRICS", "REQUEST", "STEP", "STOPS", "TrialTrainable"]
 
 REQUEST = "request"
 STEP = "trial_step"
@@ -25,9 +26,13 @@ METRICS = "trial_metrics"
 FAILED = "trial_failed"
 LOST = "trial_lost"
 AGAIN = "trial_again"
+STOPS = "trial_stops"
 
-_PASSING = ("charge-actor-lost", "ledger-unavailable")
+_PASSING = ("charge-actor-lost", "ledger-busy", "ledger-unavailable")
 """Codes of errors after which the trial may continue from its checkpoint, as after the loss of its worker."""
+
+_OF_THE_LEDGER = "ledger-"
+"""Start of the codes of all other errors after which no trial can be charged, such as a full disk of the ledger."""
 
 
 class TrialTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
@@ -47,7 +52,12 @@ class TrialTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         except WalledError:
             return {FAILED: True}
         except Exception as error:  # noqa: BLE001 - it cannot depend on a record (`TrainingLoop.advance`)
-            return {LOST: why_lost(error), AGAIN: getattr(error, "code", None) in _PASSING}
+            code = str(getattr(error, "code", ""))
+            if code == "accelerator-failed":
+                # Ray would give the next trial to this process. The bridge takes its end as the loss of a worker.
+                os._exit(1)
+            again = code in _PASSING
+            return {LOST: why_lost(error), AGAIN: again, STOPS: not again and code.startswith(_OF_THE_LEDGER)}
         return {STEP: rung.step, METRICS: rung.metrics}
 
     def reset_config(self, new_config: Mapping[str, TrainingLoop]) -> bool:

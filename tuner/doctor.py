@@ -58,6 +58,7 @@ def diagnose(data_dir: str | None = None) -> list[Diagnosis]:
         *_data(data_dir),
         *_tokens(),
         *_open_ports(),
+        *_gpu(),
     ]
 
 
@@ -160,6 +161,26 @@ def _open_ports() -> Iterable[Diagnosis]:
             else "Start it with --host 127.0.0.1, or with authentication (`--app-name basic-auth`)."
         )
         yield Diagnosis(f"open {name}", ok=True, found=f"{shown}, without a token", fix=fix, warning=True)
+
+
+def _gpu() -> Iterable[Diagnosis]:
+    """Yield a warning if torch finds a GPU: what runs there was tested on a pretended GPU only."""
+    try:
+        import torch
+
+        if not torch.cuda.is_available():
+            return
+        found = torch.cuda.get_device_name(0)
+    except Exception as error:  # noqa: BLE001 - the driver of the GPU may raise anything
+        yield Diagnosis("gpu", ok=False, found=f"torch fails: {type(error).__name__}: {error}", fix="See its driver.")
+        return
+    yield Diagnosis(
+        "gpu",
+        ok=True,
+        found=f"{found}; training on it was tested on a pretended GPU only, and cards say that its rounding is assumed",
+        fix="Run `make gpu-check` in the checkout, and keep what it prints.",
+        warning=True,
+    )
 
 
 def fix_script() -> list[Path]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from trainables.engine.layout import Layout, flat
+from trainables.engine.per_sample import pass_samples
 from trainables.engine.random import SecureGenerator
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep, Stages
@@ -67,7 +68,9 @@ class Ours:
     ) -> None:
         layout = Layout.of(module)
         self.theta = layout.flatten(module)
-        self.source = per_sample_source(module, layout, example=example)
+        self.source = per_sample_source(
+            module, layout, example=example, gpu_pass=pass_samples(mechanism.expected_batch_size)
+        )
         self._mechanism = mechanism
         self._make_step = partial(
             PrivateStep,

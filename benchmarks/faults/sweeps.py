@@ -26,7 +26,7 @@ from benchmarks.harness import Results, Settings, Table, at_least, at_most
 from tuner.drill.sweep import CHARGE_ACTOR, RAYLET, TRIALS, WORKER, DrillSweep
 
 _PATIENCE = 300.0  # seconds for a sweep to end
-_ONE_FAULT = 120.0  # seconds of one fault, in a quick run
+_ONE_FAULT = 150.0  # seconds of one fault, in a quick run
 _TWO_CHECKPOINTS = 480  # draws after which they have two
 _SHOWN = 90  # letters of a message
 

@@ -21,9 +21,9 @@ BARS = {
 }
 """Limits of issue 18. For `validate` and `plan`, the figure is that of the slowest shipped file."""
 
-_QUICK_FILES = ("digits_dplis.yaml", "mnist_dplis.yaml", "cifar10_composed.yaml")
+_QUICK_FILES = ("digits_dplis", "mnist_dplis", "cifar10_composed")
 
-_NO_FILE_NEEDED = ("state_union_records.yaml", "state_union_users.yaml")
+_NO_FILE_NEEDED = ("state_union_records", "state_union_users")
 """Shipped files that start from a file of public weights, which this benchmark does not have."""
 
 _SWEEP = """schema: 1

@@ -47,14 +47,15 @@ def measure_local(settings: Settings, results: Results) -> None:
 def _compare(section: str, baseline: str, options: list[str], settings: Settings, results: Results) -> None:
     trials = settings.own.trials or (30 if settings.quick else 200)
     rounds = settings.own.rounds or (1 if settings.quick else 3)
-    ours, theirs, found, loads = [], [], [], []
+    ours, theirs, found, loads, processes = [], [], [], [], []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory(prefix="overhead-") as inside:
             folder = Path(inside)
             (folder / "trivial.yaml").write_text(_SWEEP.format(trials=trials))
             loads.append(os.getloadavg()[0])
             begun = time.perf_counter()
-            python_output(folder, ["-m", "benchmarks.overhead.baselines", baseline, str(trials)])
+            said = python_output(folder, ["-m", "benchmarks.overhead.baselines", baseline, str(trials)])
+            processes.append(int(said.split()[-1]))
             theirs.append(time.perf_counter() - begun)
             begun = time.perf_counter()
             words = ["-m", "benchmarks.overhead.program", "times.json", "run", "trivial.yaml", "--quiet", *options]
@@ -64,6 +65,9 @@ def _compare(section: str, baseline: str, options: list[str], settings: Settings
     ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
     note = f"{trials} trials, {rounds} rounds in turn; load {min(loads):.1f} to {max(loads):.1f}"
     results.figures[f"{section}.wall_over_{baseline}"] = Figure.median_of(ratios, "x", note=note)
+    results.figures[f"{section}.processes.{baseline}"] = Figure.median_of(
+        processes, note="more than two: Ray reused no actors, and the ratio says nothing"
+    )
     results.figures[f"{section}.s_a_trial"] = Figure.median_of([each / trials for each in ours], "s")
     results.figures[f"{section}.s_a_trial.{baseline}"] = Figure.median_of([each / trials for each in theirs], "s")
     running = [(each["ended"][-1] - each["started"][0]) / trials for each in found]

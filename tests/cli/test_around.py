@@ -37,7 +37,7 @@ def test_a_process_ends_with_the_code_of_its_error(bare: Tune) -> None:
 
 
 def test_a_misspelt_command_gets_the_nearest_of_ours_and_of_rays(bare: Tune) -> None:
-    assert "'run'" in bare("rum", code=2).err
+    assert "'run'" in bare("runn", code=2).err
     assert "'list-trials'" in bare("list-trial", code=2).err
 
 

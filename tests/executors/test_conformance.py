@@ -48,7 +48,7 @@ def plain(pruner: str, sampler: str) -> optuna.Study:
         parameters = FakeSpace().sample(PlainSuggest(trial))
         for step in RUNGS:
             trial.report(score(parameters, step), step)
-            if trial.should_prune():
+            if trial.should_prune() and step < RUNGS[-1]:  # a trial that has run to its end is complete
                 raise optuna.TrialPruned
         return score(parameters, RUNGS[-1])
 

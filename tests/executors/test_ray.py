@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
 from errors_helper import raises_code
-from ledger_fakes import MemoryLedger
+from ledger_fakes import FileCharge, MemoryLedger
 from sweep_fakes import (
     LEASE,
     LONG_RUN,
@@ -28,7 +28,8 @@ from sweep_fakes import (
 )
 
 from trainables.charge import NoCharge
-from trainables.rungs import OPERATOR_LOG
+from trainables.rungs import OPERATOR_LOG, TrainingLoop
+from trainables.trial import REQUEST, TrialTrainable
 from tuner.errors import InputError, LedgerError, SweepInterrupted, TunerError
 from tuner.executors import base
 from tuner.executors.base import ExecutorSettings, TrialSetup
@@ -386,6 +387,36 @@ def test_a_loss_that_would_be_paid_twice_stops_the_sweep_if_it_must_not_pay(tmp_
         assert (getattr(bridge.error, "code", None) == "loss-not-paid") is stops, bridge.error
         assert isinstance(bridge.suggest("r1"), dict) is not stops
         assert (driver.restarts, driver.ended) == (not stops, []), "it stays as it is, for a resume"
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        ("ledger-read-only", "stops"),
+        ("ledger-disk-full", "stops"),
+        ("ledger-unavailable", "again"),
+        ("not-reserved", "lost"),
+    ],
+)
+def test_a_ledger_that_refuses_stops_the_sweep_and_loses_no_trial(tmp_path: Path, code: str, answer: str) -> None:
+    @dataclass(frozen=True)
+    class Refusing(FileCharge):
+        def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
+            raise LedgerError(code, "The ledger refuses.")
+
+    sweep = Sweep(tmp_path)
+    spec = FakeSpec(0, {"learning_rate": 0.1, "smoothing_radius": 1.0}, str(tmp_path / "draws"))
+    charge = Refusing(sweep.ledger, "ours")
+    loop = TrainingLoop(FakeTraining, spec, charge, folder=tmp_path, trial_id="ours", rung_steps=RUNGS)
+    result = TrialTrainable(config={REQUEST: loop}).step()
+    driver = OneTrial()
+    bridge = driver.bridge(tmp_path)
+    bridge.suggest("r0")
+    assert not bridge.result("r0", result)
+    assert (getattr(bridge.error, "code", None) == "trial-lost") is (answer == "stops")
+    assert isinstance(bridge.suggest("r1"), dict) is (answer == "again")
+    assert len(driver.ended) == (answer == "lost")
+    assert sweep.draws == 0
 
 
 def test_while_a_lost_trial_waits_other_slots_are_filled_and_ctrl_c_ends_all() -> None:

@@ -11,6 +11,7 @@ from trainables.training import TrainingSpec
 from tuner.errors import InputError
 from tuner.experiment import Experiment, parse_experiment
 from tuner.plan.plan import make_plan
+from tuner.sweep.registration import device_of
 from tuner.sweep.settings import check_same, settings_hash
 from tuner.sweep.trial_spec import training_spec
 
@@ -88,6 +89,15 @@ def test_what_a_sure_search_does_may_change_while_it_goes_on() -> None:
     check_same(on, stopping)
     with raises_code(InputError, "resume-changes-setting"):
         check_same(on, with_options(*unimodal, "search.sampler={name: unimodal, sure: 0.9}"))
+
+
+def test_a_search_stays_on_the_device_that_its_card_names() -> None:
+    on_cpu, on_gpu = with_options(), with_options("resources.gpus_per_trial=1")
+    check_same(on_gpu, with_options("resources.gpus_per_trial=0.5"))
+    for before, after in ((on_cpu, on_gpu), (on_gpu, on_cpu)):
+        with raises_code(InputError, "resume-changes-setting"):
+            check_same(before, after)
+    assert (device_of(on_cpu), device_of(on_gpu)) == ({}, {"device": "cuda"})
 
 
 def test_the_defaults_of_a_training_are_those_of_the_file() -> None:

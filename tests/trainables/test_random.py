@@ -110,8 +110,8 @@ def test_the_ends_of_the_radius_are_finite_and_far() -> None:
 def test_words_on_an_accelerator_become_the_same_numbers(size: int) -> None:
     words = np.random.Philox(6).random_raw(size + size % 2)
     expected = torch.tensor(gaussians([int(word) for word in words], size), dtype=torch.float64)
-    found = from_words(torch.from_numpy(words.view(np.int64)))
-    torch.testing.assert_close(found[:size], expected, rtol=0.0, atol=1e-14)
+    found = from_words(torch.from_numpy(words.view(np.int64)), size)
+    torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-14)
 
 
 def test_both_numbers_of_a_pair_are_independent() -> None:
@@ -163,13 +163,6 @@ def test_no_noise_draws_as_much_as_noise() -> None:
         assert torch.equal(add_noise(total, standard_deviation=0.0, generator=silent, dtype=total.dtype), total)
         assert not torch.equal(add_noise(total, standard_deviation=1.0, generator=loud, dtype=total.dtype), total)
         assert torch.equal(silent.uniform(4), loud.uniform(4))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_noise_on_a_gpu_is_gaussian() -> None:
-    noised = keyed().add_normal(torch.zeros(400_001, dtype=torch.float64, device="cuda"), 1.0, torch.float64)
-    assert noised.device.type == "cuda"
-    assert looks_gaussian(noised[:400_000].cpu())
 
 
 # -- uniforms --------------------------------------------------------------------------------------------------------

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainables.engine.accelerator import full_float32
 from trainables.engine.clip import clipped_sum, stretch
 from trainables.engine.objective import Points
-from trainables.engine.per_sample import ROWS, PerSampleSource
+from trainables.engine.per_sample import ROWS, PerSampleSource, filled
 from trainables.engine.sums import Blocks
 
 __all__ = ["RAISED", "BatchSum", "part_samples"]
@@ -104,11 +105,10 @@ class BatchSum:
         """Return the sum of one pass over all samples. Raise whatever the model or the machine raises."""
         samples = len(targets) // copies
         counted, fill = samples, -samples % ROWS if samples else 0
-        if fill:  # pad with copies of the first sample, because other inputs might be invalid for the model
-            inputs, targets = (
-                torch.cat([each, each[:copies].repeat(fill, *[1] * (each.ndim - 1))]) for each in (inputs, targets)
-            )
+        if fill:
+            inputs, targets = filled(inputs, targets, copies=copies, fill=fill)
             samples += fill
+        full_float32()
         longest = stretch(self.points, self.max_grad_norm, clipping=self.clipping) if blocks else 1.0
         return clipped_sum(
             self.source.chunks(self.points, inputs, targets, copies=copies),

@@ -16,13 +16,22 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from trainables.engine.accelerator import is_full_float32
 from trainables.engine.layers import MakeCollector, rule_for
 from trainables.engine.layers.common import Call, Collector, Decay, Explicit, LayerGradients, Work
 from trainables.engine.layers.linear import LinearTap, linear_tap
 from trainables.engine.layers.written_out import any_layer
 from trainables.engine.layout import Layout
 from trainables.engine.objective import Points
-from trainables.engine.per_sample import CHUNK_BYTES, Loss, PerSampleGradients, cross_entropy, even_chunk
+from trainables.engine.per_sample import (
+    CHUNK_BYTES,
+    PASS,
+    Loss,
+    PerSampleGradients,
+    cross_entropy,
+    even_chunk,
+    in_passes,
+)
 
 __all__ = ["BookkeepingSource", "LayerGroup", "UnknownLayerError", "layers_of"]
 
@@ -59,6 +68,7 @@ class BookkeepingSource:
         guard: whether layers return copies of their outputs, for models that change outputs in place (`out += x`).
         autocast: dtype of the forward and backward passes in mixed precision, or None. It does not apply to norms and
             sums.
+        gpu_pass: largest number of samples of a pass on a GPU, where all passes have the same size.
     """
 
     module: nn.Module
@@ -68,6 +78,7 @@ class BookkeepingSource:
     chunk_bytes: int = CHUNK_BYTES
     guard: bool = False
     autocast: torch.dtype | None = None
+    gpu_pass: int = PASS
     _sizes: dict[tuple[int, int, torch.Size], int] = field(default_factory=dict, init=False)
 
     def chunks(
@@ -76,11 +87,9 @@ class BookkeepingSource:
         """Yield the gradients of the batch, a chunk of samples at a time."""
         if len(targets) == 0:
             return
-        if inputs.dim() == 4:
-            inputs = _channels_last(inputs)
-        rows = copies * self._chunk_size(points, inputs, targets, copies)
-        for x, y in zip(torch.split(inputs, rows), torch.split(targets, rows), strict=True):
-            yield self._chunk(points, x, y, copies)
+        samples = self._chunk_size(points, inputs, targets, copies)
+        for x, y in in_passes(inputs, targets, samples=samples, gpu_pass=self.gpu_pass, copies=copies):
+            yield self._chunk(points, _channels_last(x) if x.dim() == 4 else x, y, copies)
 
     def _chunk(self, points: Points, x: Tensor, y: Tensor, copies: int) -> PerSampleGradients:
         work = Work(samples=len(y) // copies, points=len(points))
@@ -134,6 +143,8 @@ class BookkeepingSource:
         finally:
             for handle in handles:
                 handle.remove()
+        if not is_full_float32():  # weight decay takes a norm from the outputs, whose rounding it must know
+            raise UnknownLayerError("the model switches to float32 products with fewer digits")
         if any(tensor._version != version for tensor, version in versions):
             raise UnknownLayerError("the input or output of a layer is changed in place")
         flat = [output for calls in seen for _, output in calls]

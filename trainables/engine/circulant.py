@@ -43,7 +43,8 @@ def solve_into(target: Tensor, vector: Tensor, sigma: float) -> None:
     if sigma == 0 or size <= 1:
         target.copy_(vector)
     elif vector.device.type != "cpu":
-        spectrum = _spectrum(size, sigma, vector.dtype, vector.device)
+        # It is computed at each step: stored spectra would take the GPU's memory, 10 MB for 4.9 million entries.
+        spectrum = laplacian_eigenvalues(size, sigma, vector.device).to(vector.dtype)
         target.copy_(torch.fft.irfft(torch.fft.rfft(vector) / spectrum, n=size))
     elif size <= _DENSE:
         torch.mv(_dense(size, sigma, vector.dtype), vector, out=target)
@@ -51,16 +52,11 @@ def solve_into(target: Tensor, vector: Tensor, sigma: float) -> None:
         _solve_circle(target, vector, _Blocks.of(sigma, vector.dtype))
 
 
-def laplacian_eigenvalues(size: int, sigma: float) -> Tensor:
+def laplacian_eigenvalues(size: int, sigma: float, device: torch.device | None = None) -> Tensor:
     """Return the eigenvalues 1 + 2σ - 2σ cos(2πk/d) of A_σ for k = 0, …, d // 2, float64."""
-    frequencies = torch.arange(size // 2 + 1, dtype=torch.float64) / size
+    frequencies = torch.arange(size // 2 + 1, dtype=torch.float64, device=device) / size
     # The sine of the half angle keeps the digits that 1 - cos loses at low frequencies.
     return 1.0 + sigma * (2.0 * torch.sin(torch.pi * frequencies)).square()
-
-
-@lru_cache(maxsize=64)
-def _spectrum(size: int, sigma: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return laplacian_eigenvalues(size, sigma).to(device=device, dtype=dtype)
 
 
 @lru_cache(maxsize=64)

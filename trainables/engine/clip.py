@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from trainables.checks import legal_words
+from trainables.engine.accelerator import full_float32
 from trainables.engine.objective import Points
 from trainables.engine.per_sample import PerSampleGradients
 
@@ -86,9 +87,10 @@ def clipped_sum(
     total: Tensor | None = None
     left = samples if counted is None else counted
     for gradients in chunks:
+        full_float32()  # the pass of the chunk may have switched it off
         norms = gradients.group_norms()
         if total is None:
-            short = block is not None and norms.shape[1] == samples
+            short = block is not None and norms.shape[1] >= samples
             total = torch.zeros_like(like, dtype=like.dtype if short else torch.float64)
         factors = clip_factors(norms, max_grad_norm, clipping=clipping)
         if left < norms.shape[1]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["BoxMuller", "Words", "from_words"]
+__all__ = ["BoxMuller", "Words", "from_words", "words_of"]
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
@@ -93,13 +94,37 @@ def _gaussians(fill: Callable[[Words], None], scratch: Numbers, pairs: int, scal
     return made.view(np.float64)
 
 
-def from_words(words: Tensor) -> Tensor:
-    """Convert int64 words to Gaussian numbers in float64 on an accelerator, by the formula of `_gaussians`.
+def words_of(size: int) -> int:
+    """Return the number of random words for `size` Gaussian numbers."""
+    return size // _CHUNK * _CHUNK + (size % _CHUNK + 1) // 2 * 2
 
-    The first half of the words determines the radii, the second half the angles.
+
+def from_words(words: Tensor, size: int) -> Tensor:
+    """Convert int64 words to `size` Gaussian numbers in float64 on an accelerator, as `_gaussians` does on a CPU.
+
+    The words have the order of the CPU's chunks: radii, then angles, of one chunk after the other. So one key gives one
+    noise on every device, up to the rounding of logarithm, sine and cosine. `words` has the shape (words_of(size),).
     """
+    middles = _middles(words.device)
+    whole = size // _CHUNK * _CHUNK
+    parts = [_of_chunks(words[:whole].view(-1, 2, _CHUNK // 2), middles)] if whole else []
+    if whole < size:
+        parts.append(_of_chunks(words[whole:].view(1, 2, -1), middles)[: size - whole])
+    return torch.cat(parts) if parts else words.double()
+
+
+@cache
+def _middles(device: torch.device) -> Tensor:
+    """Return the middles of all sectors on a device, shape (_SECTORS, 2)."""
+    return torch.view_as_real(torch.from_numpy(_MIDDLES)).to(device)
+
+
+def _of_chunks(words: Tensor, middles: Tensor) -> Tensor:
+    """Convert the words of chunks, shape (chunks, 2, pairs), to Gaussian numbers, shape (chunks · 2 · pairs,)."""
     fractions = ((words >> 12) & (2**52 - 1)).double() * 2.0**-52
-    radius, rest = fractions.chunk(2)
-    angle = _SECTOR * (rest + (words.chunk(2)[1] & (_SECTORS - 1)))
-    radius = (-2.0 * torch.log(1.0 - radius)).sqrt()
-    return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=1).flatten()
+    radius = (-2.0 * torch.log(1.0 - fractions[:, 0])).sqrt()
+    # The small angle keeps all its bits. As a part of a whole turn, it would lose the last thirteen.
+    rest = _SECTOR * (fractions[:, 1] - 0.5)
+    cosine, sine = rest.cos() * radius, rest.sin() * radius
+    x, y = middles[words[:, 1] & (_SECTORS - 1)].unbind(-1)
+    return torch.stack([x * cosine - y * sine, x * sine + y * cosine], -1).flatten()

@@ -16,7 +16,15 @@ from trainables.engine.layers.linear import LinearGeometry
 from trainables.engine.layers.outer import Factored, prefer_factors, written_out
 from trainables.engine.layout import Layout
 from trainables.engine.objective import Points
-from trainables.engine.per_sample import CHUNK_BYTES, Loss, PerSampleGradients, cross_entropy, even_chunk
+from trainables.engine.per_sample import (
+    CHUNK_BYTES,
+    PASS,
+    Loss,
+    PerSampleGradients,
+    cross_entropy,
+    even_chunk,
+    in_passes,
+)
 
 __all__ = ["LinearStackSource", "is_linear_stack"]
 
@@ -50,6 +58,7 @@ class LinearStackSource:
     loss: Loss = cross_entropy
     chunk_bytes: int = CHUNK_BYTES
     stack_bytes: int = _STACK_BYTES
+    gpu_pass: int = PASS
 
     def chunks(
         self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1
@@ -57,8 +66,8 @@ class LinearStackSource:
         """Yield the gradients of the batch, a chunk of samples at a time."""
         if len(targets) == 0:
             return
-        rows = copies * even_chunk(max(1, self.chunk_bytes // self._bytes_of_a_sample(len(points), copies)))
-        for x, y in zip(torch.split(inputs.flatten(1), rows), torch.split(targets, rows), strict=True):
+        samples = even_chunk(max(1, self.chunk_bytes // self._bytes_of_a_sample(len(points), copies)))
+        for x, y in in_passes(inputs.flatten(1), targets, samples=samples, gpu_pass=self.gpu_pass, copies=copies):
             yield self._chunk(points, x, y, copies)
 
     def points_at_once(self, points: Points) -> int:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from trainables.engine.accelerator import full_float32
 from trainables.engine.batches import RAISED
 from trainables.engine.layout import Layout
 from trainables.engine.per_sample import ROWS
@@ -92,6 +93,7 @@ class LossPasses:
 
     def _losses(self, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """Return the losses of the first records of a pass, which have labels, shape (len(y),), float64."""
+        full_float32()
         with torch.no_grad():
             logits = functional_call(self.module, self.layout.views(theta), (x,))[: len(y)].double()
             return each_loss(self.task)(logits, y)

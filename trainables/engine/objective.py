@@ -51,10 +51,12 @@ class Points:
             return self.centre[None]
         if self.spread == 0:
             return self.centre.expand(stop - start, -1)
-        points = torch.empty(stop - start, *self.centre.shape, dtype=self.centre.dtype, device=self.centre.device)
-        public = torch.Generator(self.centre.device)
-        for row, seed in zip(points, self.seeds[start:stop], strict=True):
+        # The CPU draws for every device: what a GPU's generator draws depends on the number of its multiprocessors.
+        drawn = torch.empty(stop - start, *self.centre.shape, dtype=self.centre.dtype)
+        public = torch.Generator()
+        for row, seed in zip(drawn, self.seeds[start:stop], strict=True):
             row.normal_(generator=public.manual_seed(seed))
+        points = drawn.to(self.centre.device)
         return torch.add(self.centre, points, alpha=self.spread, out=points)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import ceil, sqrt
 from typing import Final, Protocol
 
 import torch
@@ -17,6 +18,7 @@ from trainables.engine.objective import Points
 
 __all__ = [
     "IGNORED",
+    "PASS",
     "ROWS",
     "Loss",
     "PerSampleGradients",
@@ -24,6 +26,9 @@ __all__ = [
     "TorchFuncSource",
     "cross_entropy",
     "even_chunk",
+    "filled",
+    "in_passes",
+    "pass_samples",
 ]
 
 IGNORED: Final = -100
@@ -33,6 +38,9 @@ IGNORED: Final = -100
 # a maximum and so change a record's whole gradient. Therefore the number of samples in a pass is a multiple of ROWS,
 # if necessary with padding samples. On the tested CPUs, the rounding of a row then does not depend on other rows.
 ROWS: Final = 16
+
+PASS: Final = 1024
+"""Largest number of samples in a pass on a GPU, unless the expected batch size gives another (`pass_samples`)."""
 
 CHUNK_BYTES = 256 * 2**20  # memory for the per-sample gradients of a chunk
 
@@ -48,6 +56,34 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 def even_chunk(samples: int) -> int:
     """Return the largest multiple of ROWS up to `samples`; if `samples` < ROWS, the largest power of 2 up to it."""
     return samples // ROWS * ROWS if samples >= ROWS else 1 << (samples.bit_length() - 1)
+
+
+def pass_samples(expected_batch_size: float) -> int:
+    """Return the number of samples in each pass on a GPU: most batches of this public expected size fit in one pass."""
+    return ceil((expected_batch_size + 4.0 * sqrt(expected_batch_size)) / ROWS) * ROWS
+
+
+def in_passes(
+    inputs: Tensor, targets: Tensor, *, samples: int, gpu_pass: int, copies: int
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Split a batch into passes of `samples` samples; on a GPU of at most `gpu_pass`, ALL filled to the same size.
+
+    A GPU chooses its kernels by the shape of a pass, and other kernels round a row differently. There a multiple of
+    ROWS is not enough: one record more could change how the passes of all others are rounded. The caller must count no
+    sample that fills a pass.
+    """
+    even = inputs.device.type != "cpu"
+    if even:
+        samples = min(samples, gpu_pass)
+    for x, y in zip(*(torch.split(each, samples * copies) for each in (inputs, targets)), strict=True):
+        fill = samples - len(y) // copies
+        yield filled(x, y, copies=copies, fill=fill) if fill and even else (x, y)
+
+
+def filled(inputs: Tensor, targets: Tensor, *, copies: int, fill: int) -> tuple[Tensor, Tensor]:
+    """Add `fill` copies of the first sample to a pass, because other inputs might be invalid for the model."""
+    x, y = (torch.cat([each, each[:copies].repeat(fill, *[1] * (each.ndim - 1))]) for each in (inputs, targets))
+    return x, y
 
 
 @dataclass(frozen=True)
@@ -107,6 +143,8 @@ class PerSampleSource(Protocol):
     ) -> Iterator[PerSampleGradients]:
         """Yield the gradients of the batch, a chunk of samples at a time. An empty batch yields nothing.
 
+        On a GPU, the last chunk may have samples after those of the batch, which fill it (`in_passes`).
+
         Args:
             points: parameters at which the loss is evaluated.
             inputs: shape (B·copies, *input_shape), with the copies of a sample next to each other. A sample's gradient
@@ -127,6 +165,7 @@ class TorchFuncSource:
     layout: Layout
     loss: Loss = cross_entropy
     chunk_bytes: int = CHUNK_BYTES
+    gpu_pass: int = PASS
 
     def chunks(
         self, points: Points, inputs: Tensor, targets: Tensor, *, copies: int = 1
@@ -138,8 +177,8 @@ class TorchFuncSource:
         decay = self.layout.views(points.decay * points.centre) if points.decay else {}
         if len(targets) == 0:
             return
-        by_sample = (each.view(-1, copies, *each.shape[1:]) for each in (inputs, targets))
-        for x, y in zip(*(torch.split(each, size) for each in by_sample), strict=True):
+        for rows, labels in in_passes(inputs, targets, samples=size, gpu_pass=self.gpu_pass, copies=copies):
+            x, y = (each.view(-1, copies, *each.shape[1:]) for each in (rows, labels))
             total: dict[str, Tensor] = {}
             for index in range(len(points)):
                 with warnings.catch_warnings():
@@ -192,7 +231,13 @@ def each_alone(change: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
 
 def changed_before_clip(source: PerSampleSource, change: Callable[[Tensor], Tensor]) -> PerSampleSource:
     """Return a source of the same model whose gradients `change` replaces, one sample at a time, before the clip."""
-    return _ChangedSource(source.module, source.layout, loss=getattr(source, "loss", cross_entropy), change=change)
+    return _ChangedSource(
+        source.module,
+        source.layout,
+        loss=getattr(source, "loss", cross_entropy),
+        gpu_pass=getattr(source, "gpu_pass", PASS),
+        change=change,
+    )
 
 
 def _group(names: Mapping[str, str]) -> str:

@@ -17,7 +17,7 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from torch import Tensor
 
-from trainables.engine.gaussian import BoxMuller, Words, from_words
+from trainables.engine.gaussian import BoxMuller, Words, from_words, words_of
 from trainables.errors import TrainableError
 
 __all__ = ["Generator", "SecureGenerator", "SeededGenerator"]
@@ -51,14 +51,14 @@ class Generator(ABC):
     def add_normal(self, total: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
         """Return `total`, shape (d,), plus N(0, scale²) noise, as a new tensor of `dtype` on the same device.
 
-        The sum is computed in float64 and rounded once, to `dtype`. For an accelerator, the random words are drawn on
-        the CPU, and the noise is computed on the accelerator. A `scale` of 0 draws as many words as any other scale.
+        The sum is computed in float64 and rounded once, to `dtype`. For an accelerator, the same random words are drawn
+        on the CPU, and the noise is computed on the accelerator. A `scale` of 0 draws as many words as any other scale.
         """
         size = total.numel()
         if total.device.type != "cpu":
-            words = np.empty(size + size % 2, dtype="<u8")
+            words = np.empty(words_of(size), dtype="<u8")
             self._request()(words)
-            noise = from_words(torch.from_numpy(words.view("<i8")).to(total.device))[:size]
+            noise = from_words(torch.from_numpy(words.view("<i8")).to(total.device), size)
             return (total + scale * noise).to(dtype)
         noised = torch.empty_like(total, dtype=dtype)
         old, new = total.numpy(), noised.numpy()

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from trainables.engine.accelerator import full_float32
 from trainables.engine.bookkeeping import BookkeepingSource, UnknownLayerError, layers_of
 from trainables.engine.layout import Layout
 from trainables.engine.linear import LinearStackSource, is_linear_stack
 from trainables.engine.objective import Points
-from trainables.engine.per_sample import Loss, PerSampleSource, TorchFuncSource, cross_entropy
+from trainables.engine.per_sample import PASS, Loss, PerSampleSource, TorchFuncSource, cross_entropy
 from trainables.engine.unrolled import unrolled
 from trainables.errors import GateError
 
@@ -32,18 +33,21 @@ def per_sample_source(
     example: Tensor | None = None,
     autocast: torch.dtype | None = None,
     loss: Loss = cross_entropy,
+    gpu_pass: int = PASS,
 ) -> PerSampleSource:
     """Return the fastest source that works for a model: stacked linear layers, book-keeping, or torch.func.
 
     `example` has a few PUBLIC inputs, shape (N, *input_shape). On these inputs, the source must agree with autograd for
     each sample. None skips this check, which known models do not need. `autocast` is the dtype of mixed
-    precision, or None. `loss` is the sum of the samples' losses.
+    precision, or None. `loss` is the sum of the samples' losses. `gpu_pass` is the largest number of samples of a pass
+    on a GPU.
 
     Raises:
         GateError: no source agrees with autograd on the example.
     """
     if autocast is None and isinstance(module, nn.Sequential) and is_linear_stack(module):
-        return LinearStackSource(module, layout, loss)
+        return LinearStackSource(module, layout, loss, gpu_pass=gpu_pass)
+    full_float32()
     name, reason = type(module).__name__, "the gradients differ from autograd's on public random inputs"
     try:
         hooked = unrolled(module)
@@ -51,7 +55,7 @@ def per_sample_source(
         if example is not None:
             _refuse_decisions(hooked, example)
         for guard in (False, True):
-            source = BookkeepingSource(hooked, layout, layers, loss, guard=guard, autocast=autocast)
+            source = BookkeepingSource(hooked, layout, layers, loss, guard=guard, autocast=autocast, gpu_pass=gpu_pass)
             try:
                 if example is None or _holds(replace(source, loss=_probe, autocast=None), module, layout, example):
                     return source
@@ -65,7 +69,7 @@ def per_sample_source(
             "mixed-precision-unsupported",
             f"{name} does not support mixed precision ({reason}). Use `precision: float32`.",
         )
-    fallback = TorchFuncSource(unrolled(module), layout, loss)
+    fallback = TorchFuncSource(unrolled(module), layout, loss, gpu_pass=gpu_pass)
     try:
         right = example is None or _holds(replace(fallback, loss=_probe), module, layout, example)
     except (RuntimeError, ValueError, IndexError) as error:

@@ -22,7 +22,7 @@ from trainables.engine.postprocess import Postprocess, unchanged
 from trainables.engine.random import Generator
 from trainables.engine.sampling import poisson_batch, user_records
 from trainables.engine.schedules import NoiseSplit, noise_split
-from trainables.engine.sums import blocks_for, full_float32
+from trainables.engine.sums import blocks_for
 from trainables.engine.update import Update, decoupled_decay
 from trainables.errors import GateError, HyperparameterError
 
@@ -281,7 +281,6 @@ class PrivateStep:
         public m, even if some records are IGNORED. It is 0 if the sample's own pass raises, with the same views.
         `whole` says whether the batch is one part.
         """
-        full_float32()
         mechanism, stages = self.mechanism, self._stages
         b = mechanism.expected_batch_size
         # R is in units of the noise of one step, which the update may rescale.

@@ -35,7 +35,6 @@ __all__ = [
     "add_weighted_outer",
     "add_weighted_rows",
     "blocks_for",
-    "full_float32",
     "in_cache",
     "not_negative",
     "row_squares",
@@ -90,12 +89,6 @@ def blocks_for(dtype: torch.dtype, *, dimension: int, expected_batch_size: float
     """
     blocks = LARGE if dimension >= _LARGE_DIMENSION else SMALL
     return blocks if dtype == torch.float32 and expected_batch_size <= blocks.largest_batch else None
-
-
-def full_float32() -> None:
-    """Switch off TF32, a GPU's less precise float32 products. The rounding bounds do not hold for TF32."""
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
 
 
 def in_cache(rows: int, width: int, device: torch.device) -> Iterator[slice]:

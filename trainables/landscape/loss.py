@@ -13,6 +13,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from trainables.engine.layout import Layout
+from trainables.engine.unrolled import unrolled
 from trainables.errors import DatasetError, TrainableError
 
 __all__ = ["PublicLoss", "Score"]
@@ -41,6 +42,8 @@ class PublicLoss:
                 f"{len(inputs)} records and {len(targets)} labels).",
             )
         self._module = copy.deepcopy(module).double().eval()
+        if next(self._module.parameters()).is_cuda:  # cuDNN has no backward pass of an LSTM, GRU or RNN in eval mode
+            self._module = unrolled(self._module)
         self.layout = Layout.of(self._module)
         self.theta = self.layout.flatten(self._module)
         if not bool(self.theta.isfinite().all()):

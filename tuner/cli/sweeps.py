@@ -47,7 +47,7 @@ def tune_status(name: str | None, storage: str, as_json: bool) -> None:
     """Show the status of sweeps: state, trials, best score, budget."""
     from tuner.report.status import status_text, status_values
 
-    values = status_values(Path(storage), name)
+    values = status_values(Path(storage), name, compose=as_json)
     print_answer(values, status_text(values), as_json=as_json)
 
 
@@ -130,7 +130,7 @@ def tune_ls(ctx: click.Context, path: str | None, storage: str, as_json: bool, s
     from tuner.experiment.shipped_files import shipped_text
     from tuner.report.status import status_text, status_values
 
-    sweeps = None if shipped else status_values(Path(storage), None)
+    sweeps = None if shipped else status_values(Path(storage), None, compose=as_json)
     if as_json:
         print_json({"shipped": {path.name: str(path) for path in shipped_files().values()}, **(sweeps or {})})
         return

@@ -135,11 +135,12 @@ def on_public(plan: Plan) -> Plan:
     return replace(plan, dataset=records.name, train_size=records.train_size, nominal=nominal, validation=None)
 
 
-def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
+def read_sweep(sweep: SweepFolder, *, spent: bool = False, compose: bool = True) -> SweepReport:
     """Return the report of a sweep from its folder, its study and its ledger.
 
     With `spent`, the report includes the best score as a function of the spending, which takes about a second to
-    compute, and the exported privacy card.
+    compute, and the exported privacy card. Without `compose`, the ε that was spent is not computed: the budget shows
+    the claim in its place, and trials have none.
 
     Raises:
         InputError: the sweep stopped while its folder was being created, or its exported card was changed.
@@ -160,7 +161,7 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     budget = None if ledger is None else SearchBudget(ledger, sweep.id)
     shown: dict[str, Any] = {
         "state": state_of(sweep),
-        "budget": None if budget is None else budget.view(),
+        "budget": None if budget is None else budget.view(compose=compose),
         "datasets": () if ledger is None or search is None else ledger.states_of(search.datasets),
     }
     name = release_name(sweep) if plan.private and plan.mode.on_release else ""
@@ -172,7 +173,7 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False) -> SweepReport:
     else:
         # Reading creates nothing: before the first trial there is no study.
         study = open_sweep_study(sweep, experiment, plan) if sweep.journal.exists() else None
-        rows, chosen = _trials(study, experiment, plan, budget)
+        rows, chosen = _trials(study, experiment, plan, budget if compose else None)
         reason = str(status.get("detail", ""))
         report = sweep_report(sweep, experiment, plan, reason=reason, trials=rows, chosen=chosen, study=study, **shown)
         if spent:

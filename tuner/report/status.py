@@ -47,21 +47,22 @@ _WITHOUT_LEDGER = {"ledger-not-found": "ledger missing", "ledger-behind": "ledge
 """State of a sweep that can be read, but whose charges cannot, by the code of the error."""
 
 
-def status_values(storage: Path, name: str | None) -> dict[str, Any]:
-    """Return the status of one sweep, or of all sweeps.
+def status_values(storage: Path, name: str | None, *, compose: bool = True) -> dict[str, Any]:
+    """Return the status of one sweep, or of all sweeps. `compose` is that of `read_sweep`: text shows no ε spent.
 
     Raises:
         InputError: no sweep has that name.
     """
     if name is not None:
-        return {"storage": str(storage), "sweeps": [_status(sweeps.find_sweep(storage, name))]}
-    return {"storage": str(storage), "sweeps": [_status_or_why(sweep) for sweep in sweeps.list_sweeps(storage)]}
+        return {"storage": str(storage), "sweeps": [_status(sweeps.find_sweep(storage, name), compose=compose)]}
+    found = [_status_or_why(sweep, compose=compose) for sweep in sweeps.list_sweeps(storage)]
+    return {"storage": str(storage), "sweeps": found}
 
 
-def _status_or_why(sweep: SweepFolder) -> dict[str, Any]:
+def _status_or_why(sweep: SweepFolder, *, compose: bool) -> dict[str, Any]:
     """Return a sweep's status, or the error if the status cannot be read. One broken sweep must not hide the others."""
     try:
-        return _status(sweep)
+        return _status(sweep, compose=compose)
     except TunerError as error:
         return {**_nothing(sweep, _WITHOUT_LEDGER.get(error.code, "unreadable")), "problem": str(error)}
 
@@ -70,10 +71,10 @@ def _nothing(sweep: SweepFolder, state: str) -> dict[str, Any]:
     return {"sweep": sweep.id, "state": state, "trials": {}, "best": None, "budget": None}
 
 
-def _status(sweep: SweepFolder) -> dict[str, Any]:
+def _status(sweep: SweepFolder, *, compose: bool) -> dict[str, Any]:
     if not sweep.whole:  # it ended while its folder was being created
         return _nothing(sweep, "never started")
-    report = read_sweep(sweep)
+    report = read_sweep(sweep, compose=compose)
     best = report.winner or report.best
     if report.runs_hidden:
         return {

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["plan_command", "show_plan"]
 
 _TIMED_STEPS = 3
-_TIMED_SECONDS = 1.0  # a step that takes longer is timed once or twice
+_TIMED_SECONDS = 3.0
 
 
 def plan_command(

@@ -133,7 +133,12 @@ def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options:
     study = open_sweep_study(sweep, experiment, plan)
 
     def spec_for(suggestion: Suggestion) -> object:
-        return replace(_spec(prepared, runs, suggestion), replay_key=runs.noise_key(suggestion.trial_id))
+        run = suggestion.trial_id
+        return replace(
+            _spec(prepared, runs, suggestion),
+            replay_key=runs.noise_key(run),
+            replay_on=str(sweep.sealed / "devices" / f"{run}.pt"),
+        )
 
     stop = run_trials(
         sweep,

@@ -131,12 +131,18 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
             "split": split_of(prepared.experiment),
             **({} if plan.commit is None else {"commit": {"share": plan.commit.share, "start": plan.commit.start}}),
             **_probes(prepared),
+            **device_of(prepared.experiment),
             **start_for_ledger(prepared.experiment),
             **own,
             **chosen,
         },
     )
     remember_head(sweep, ledger)
+
+
+def device_of(experiment: Experiment) -> dict[str, object]:
+    """Return that trials run on a GPU, for their card: how a GPU rounds is assumed, not tested. Empty for a CPU."""
+    return {"device": "cuda"} if experiment.resources.gpus_per_trial else {}
 
 
 def _probes(prepared: ReadySearch) -> dict[str, object]:
@@ -244,6 +250,7 @@ def hold_to_ledger(
         ("the plan", (plan.epsilon, plan.delta), (state.epsilon, state.delta)),
         ("the plan", (plan.validation_filter, plan.validation_claim), (scores, state.validation_claim)),
         ("the plan", plan_hash(plan), details.get("plan")),
+        ("the device", device_of(experiment).get("device"), details.get("device")),
         ("the records", keyed_fingerprint(ledger, request), state.fingerprint),
         ("the blocks", [name.rpartition("/")[2] for name in _datasets(state)], list(request.blocks)),
         ("the users", division and division.named, users),

@@ -21,6 +21,7 @@ __all__ = ["check_same", "located", "plan_hash", "settings_hash", "split_of"]
 # search that ended because it found the best configuration may use the rest of its budget.
 _PATHS = ("storage", "dataset.path", "search.public.path", "trainable.start.path")
 _MAY_CHANGE = ("search.trials", "search.when_sure", "resources.", "tracking.", *_PATHS)
+_GPUS = "resources.gpus_per_trial"  # may change, but not from or to 0: the card names the device
 _BY_TRIALS = ("trials", "trials_that_fit", "trials_at_most", "epsilon_planned")
 # Text and figures about the cap. No claim depends on them.
 _BESIDE = ("cap_reason", "alternatives", "rung_wise")
@@ -34,14 +35,15 @@ def check_same(stored: Experiment, wanted: Experiment) -> None:
     changed = [
         f"{key} was {before.get(key)!r} and is {after.get(key)!r}"
         for key in sorted(before.keys() | after.keys())
-        if before.get(key) != after.get(key) and not key.startswith(_MAY_CHANGE)
+        if before.get(key) != after.get(key)
+        and (not key.startswith(_MAY_CHANGE) or (key == _GPUS and bool(before[key]) != bool(after[key])))
     ]
     if changed:
         raise InputError(
             "resume-changes-setting",
-            "A resume may change only `search.trials`, `search.when_sure`, `resources`, `tracking`, `storage`, "
-            f"`dataset.path` and `trainable.start.path` (got: {'; '.join(changed)}). Start a new sweep without "
-            "`--resume`. The new sweep is charged in addition.",
+            "A resume may change only `search.trials`, `search.when_sure`, `resources` (but not from or to a GPU), "
+            f"`tracking`, `storage`, `dataset.path` and `trainable.start.path` (got: {'; '.join(changed)}). Start a "
+            "new sweep without `--resume`. The new sweep is charged in addition.",
         )
 
 

@@ -67,7 +67,7 @@ def training_spec(
         private=privacy.private,
         noise_seed=None if privacy.noise_seed is None else (privacy.noise_seed + number) % 2**32,
         threads=max(1, int(resources.cpus_per_trial)),
-        device="auto" if resources.gpus_per_trial else "cpu",
+        device="cuda" if resources.gpus_per_trial else "cpu",
         score_noise=plan.score_noise,
         metric=experiment.search.metric.name,
         initial=None if initial is None else str(initial),

@@ -215,6 +215,16 @@ def test_the_card_does_not_vouch_for_code_that_is_not_ours(ledger: Ledger, code:
     assert failed == ["card rendered anew"]
 
 
+@pytest.mark.parametrize("device", [{}, {"device": "cuda"}])
+def test_the_card_says_that_rounding_on_a_gpu_is_assumed(ledger: Ledger, device: dict[str, Any]) -> None:
+    open_first(ledger, filter=TotalSteps(MECHANISM, 1000), epsilon=4.0, details=device)
+    ledger.reserve("first", "a", 120, mechanism=MECHANISM)
+    lease(ledger, "first", "a", 120)
+    ledger.settle("first", "a", 120)
+    rows = [row for row in issue_card(ledger, FACTS)["assumptions"] if "GPU" in row["assumption"]]
+    assert [row["status"] for row in rows] == ["assumed"] * len(device)
+
+
 def test_the_card_vouches_for_the_models_that_come_with_it(cards: dict[str, dict[str, Any]]) -> None:
     for card in cards.values():
         found = [row["status"] for row in card["assumptions"] if row["assumption"] in OF_CODE]

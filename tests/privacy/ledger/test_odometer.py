@@ -161,3 +161,13 @@ def test_a_live_reading_is_an_upper_bound_and_composes_seldom() -> None:
     low, middle, high = (composed((MECHANISM, each)) for each in (64, 66, 68))
     assert middle <= composed((MECHANISM, rounded_up(66))) <= middle * 1.035
     assert (low + high) / 2 < middle, "the control: an interpolation is no bound"
+
+
+def test_without_composing_the_reading_is_the_claim(ledger: Ledger, search: str) -> None:
+    state = ledger.search_state(search)
+    assert read_search(state, compose=False).training.epsilon == 0.0
+    took(ledger, search, 10)
+    state = ledger.search_state(search)
+    loose, exact = read_search(state, compose=False).training, read_search(state).training
+    assert loose == Reading(state.epsilon, state.delta)
+    assert exact.epsilon < loose.epsilon

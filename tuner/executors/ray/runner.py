@@ -24,7 +24,7 @@ from ray.tune.search import Searcher
 
 from trainables.charge import Charge, NoCharge
 from trainables.rungs import TrainingLoop
-from trainables.trial import AGAIN, FAILED, LOST, METRICS, REQUEST, STEP, TrialTrainable
+from trainables.trial import AGAIN, FAILED, LOST, METRICS, REQUEST, STEP, STOPS, TrialTrainable
 from tuner.errors import TunerError, disk_full, is_disk_full
 from tuner.executors.base import (
     ExecutorSettings,
@@ -219,7 +219,9 @@ class _Bridge:
                 self.lost(ray_id, str(result[LOST]))
                 return False
             if LOST in result:
-                lose(self.driver, self.setup, trial_id, str(result[LOST]))
+                # Without the ledger no trial can go on. The sweep stops, so that this one is not lost for good.
+                stops = self.setup.stops_when_lost or bool(result.get(STOPS))
+                lose(self.driver, replace(self.setup, stops_when_lost=stops), trial_id, str(result[LOST]))
                 return False
             self._placed[trial_id].lost_in_a_row = 0
             self._placed[trial_id].reports += 1
@@ -270,6 +272,7 @@ class _Bridge:
             return
         for trial_id, placed in self._placed.items():
             if placed.again_at is not None or not self.driver.is_running(trial_id):
+                placed.charge = None  # it may have opened the ledger
                 continue
             placed.charge = placed.charge or self.setup.charge_for(trial_id)
             if self.hung.look(trial_id, placed.ray_id, placed.charge, placed.reports):

@@ -60,17 +60,18 @@ class Odometer:
     validation: Reading | None
 
 
-def read_search(search: SearchState, *, live: bool = False) -> Odometer:
+def read_search(search: SearchState, *, live: bool = False, compose: bool = True) -> Odometer:
     """Return the ε that each pool of one search has spent, at the δ of the pool's claim.
 
     With `live`, each number of steps is first rounded up (`rounded_up`), so ε is at most about 3 % higher. A search
-    then composes for some dozens of numbers of steps, and not after every report of a trial.
+    then composes for some dozens of numbers of steps, and not after every report of a trial. Without `compose`, no
+    accountant is imported, and ε is the claim wherever steps were leased, which is an upper bound too.
     """
-    training = _read([_Spent.of(search.training, begun=search.begun)], search.delta, live=live)
+    training = _read([_Spent.of(search.training, begun=search.begun)], search.delta, live=live, compose=compose)
     if search.validation is None:
         return Odometer(training, None)
     scored = _Spent.of(search.validation, begun=search.begun)
-    return Odometer(training, _read([scored], search.validation.claim[1], live=live))
+    return Odometer(training, _read([scored], search.validation.claim[1], live=live, compose=compose))
 
 
 def rounded_up(steps: int) -> int:
@@ -144,7 +145,7 @@ class _Spent:
         return self.whole or bool(self.parts)
 
 
-def _read(spent: list[_Spent], delta: float, *, live: bool = False) -> Reading:
+def _read(spent: list[_Spent], delta: float, *, live: bool = False, compose: bool = True) -> Reading:
     """Return the smallest of up to three bounds of ε: composition of the charges, sum of the claims, and Rényi bound.
 
     The Rényi bound exists only if a single pool has charges and its filter counts Rényi units.
@@ -158,7 +159,7 @@ def _read(spent: list[_Spent], delta: float, *, live: bool = False) -> Reading:
     if live:
         parts = Counter({mechanism: min(rounded_up(steps), MAX_STEPS) for mechanism, steps in parts.items()})
     whole = tuple(sorted(each.claim for each in spent if each.whole))
-    found = _composed_epsilon(tuple(_fewer(parts)), whole, delta) if delta < 1 else inf
+    found = _composed_epsilon(tuple(_fewer(parts)), whole, delta) if delta < 1 and compose else inf
     if len(spent) == 1 and spent[0].renyi is not None:
         order, units = spent[0].renyi
         found = min(found, epsilon_of_divergence(order, units / UNITS * (1 + 1e-12), delta))

@@ -204,9 +204,9 @@ class SearchBudget:
             parts[_mechanism_of(state, trial)] += taken
         return read_steps(parts, state.delta).epsilon
 
-    def view(self) -> BudgetView:
+    def view(self, *, compose: bool = True) -> BudgetView:
         """Return the spent, reserved and remaining budget. The first call after a lease composes all steps again."""
-        return self.read().view()
+        return self.read().view(compose=compose)
 
 
 @dataclass(frozen=True)
@@ -229,9 +229,9 @@ class BudgetReading:
         found = epsilon(_mechanism_of(self.state, trial), steps, self.state.delta)
         return min(found, self.state.epsilon) if steps <= self.charged_steps(trial) else found
 
-    def view(self, *, live: bool = False) -> BudgetView:
-        """Return the spent, reserved and remaining budget. With `live`, ε is of steps that are rounded up."""
-        state, read = self.state, read_search(self.state, live=live)
+    def view(self, *, live: bool = False, compose: bool = True) -> BudgetView:
+        """Return the spent, reserved and remaining budget. The options are those of `odometer.read_search`."""
+        state, read = self.state, read_search(self.state, live=live, compose=compose)
         validation = None
         if state.validation is not None and read.validation is not None:
             validation = _view(state, state.validation, read.validation)

@@ -54,6 +54,7 @@ def _of_steps(subject: Subject) -> list[Assumption]:
         *_of_probes(subject),
         *_of_code(subject),
         *_of_start(subject),
+        *_of_device(subject),
         ("the normaliser is public", public if facts.public_size_is_public else _ASSUMED, "expected batch size"),
         ("noise is Gaussian and fresh", _ASSUMED, f"{GENERATOR}; floating-point numbers are not exactly Gaussian"),
         (subject.search.filter.assumption[0], _LEDGER, subject.search.filter.assumption[1]),
@@ -178,6 +179,17 @@ def _of_start(subject: Subject) -> list[Assumption]:
     if "start" not in details:
         return []
     return [("the weights from which training starts depend on no private record", _ASSUMED, starting_weights(details))]
+
+
+def _of_device(subject: Subject) -> list[Assumption]:
+    """Return the assumption about a GPU. The engine was tested on CPUs, and on a pretended GPU, which rounds alike."""
+    if subject.search.details.get("device") != "cuda":
+        return []
+    why = (
+        "the trials ran on a GPU; all passes have one public shape and all products all digits of float32, but no real "
+        "GPU has confirmed that a record then rounds the same in any company"
+    )
+    return [("rounding on the GPU stays within what the noise covers", _ASSUMED, why)]
 
 
 def _comes_with_us(subject: Subject) -> bool:
