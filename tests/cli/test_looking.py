@@ -82,3 +82,9 @@ def test_a_trial_that_ran_to_its_end_is_complete_whatever_its_last_score(tune: T
     tune("run", file, "--local", "--quiet")
     for trial in tune("show", "tiny", "--json").json["trials"]:
         assert (trial["state"] == "complete") == (trial["step"] == trial["steps_planned"])
+
+
+@pytest.mark.parametrize(("words", "code"), [(("--dry-run",), 0), (("--set", "privacy.epsilon=-1"), 2)])
+def test_a_command_is_run_when_a_sweep_ends_however_it_ends(tune: Tune, words: tuple[str, ...], code: int) -> None:
+    tune("run", tune.write(), "--local", *words, "--notify", "echo ended with $DP_TUNER_EXIT_CODE > said", code=code)
+    assert (tune.folder / "said").read_text() == f"ended with {code}\n"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -15,6 +18,8 @@ __all__ = [
     "json_option",
     "local_option",
     "name_argument",
+    "notify_option",
+    "notifying",
     "print_answer",
     "print_json",
     "quiet_option",
@@ -47,6 +52,30 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 local_option = click.option("--local", is_flag=True, help="Run in this process, one trial at a time, without Ray.")
 address_option = click.option("--address", help="Address of a Ray cluster (default: this machine only).")
 quiet_option = click.option("--quiet", is_flag=True, help="Print only important lines, and no live view.")
+
+
+notify_option = click.option(
+    "--notify",
+    metavar="COMMAND",
+    help="Shell command to run when the sweep ends, however it ends. DP_TUNER_EXIT_CODE has the exit code.",
+)
+
+
+@contextmanager
+def notifying(command: str | None) -> Iterator[None]:
+    """Run a shell command at the end of the block, with the exit code of this program in its environment."""
+    code = 0
+    try:
+        yield
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+        raise
+    except BaseException as error:
+        code = getattr(error, "exit_code", 130 if isinstance(error, KeyboardInterrupt) else 1)
+        raise
+    finally:
+        if command is not None:
+            subprocess.run(command, shell=True, env={**os.environ, "DP_TUNER_EXIT_CODE": str(code)}, check=False)
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,6 +14,8 @@ from tuner.cli.options import (
     file_argument,
     json_option,
     name_argument,
+    notify_option,
+    notifying,
     run_options,
     storage_option,
 )
@@ -50,18 +52,21 @@ def tune_init(path: str, force: bool) -> None:
     help="Cap on ALL searches of the data set together, for example 3,1e-5. It is set before this search starts, and "
     "a cap that is set already must be equal. Default of DELTA: privacy.delta. Only a ledger's owner can set a cap.",
 )
+@notify_option
 def tune_run(
     file: str,
     overrides: tuple[str, ...],
     resume: bool,
     dry_run: bool,
     dataset_cap: str | None,
+    notify: str | None,
     **run: Any,  # noqa: ANN401
 ) -> None:
     """Run a search. FILE is a path or the name of a shipped experiment (`tune ls` lists them)."""
     from tuner.runner.commands import RunOptions, run_file
 
-    sys.exit(run_file(file, overrides, RunOptions(**run), resume=resume, dry_run=dry_run, cap=dataset_cap))
+    with notifying(notify):
+        sys.exit(run_file(file, overrides, RunOptions(**run), resume=resume, dry_run=dry_run, cap=dataset_cap))
 
 
 @click.command("resume", short_help="Resume an interrupted sweep, or extend a finished one.")
@@ -69,7 +74,8 @@ def tune_run(
 @run_options
 @address_option
 @storage_option
-def tune_resume(name: str, overrides: tuple[str, ...], storage: str, **run: Any) -> None:  # noqa: ANN401
+@notify_option
+def tune_resume(name: str, overrides: tuple[str, ...], storage: str, notify: str | None, **run: Any) -> None:  # noqa: ANN401
     """Resume an interrupted sweep, or extend a finished one with more trials (--set search.trials=N).
 
     The noise, the data and the cap do not change, so additional trials can only use the unspent part of the cap. With
@@ -79,7 +85,8 @@ def tune_resume(name: str, overrides: tuple[str, ...], storage: str, **run: Any)
     from tuner.runner.commands import RunOptions, resume_sweep
     from tuner.sweep.folder import find_sweep
 
-    sys.exit(resume_sweep(find_sweep(Path(storage), name), overrides, RunOptions(**run)))
+    with notifying(notify):
+        sys.exit(resume_sweep(find_sweep(Path(storage), name), overrides, RunOptions(**run)))
 
 
 @click.command("train", short_help="Train one exported configuration, and charge this run to the ledger.")
