@@ -12,11 +12,14 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainables.errors import InfrastructureError
 
-__all__ = ["hold_to_device", "is_intact", "read_state", "write_state"]
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+__all__ = ["hold_to_device", "is_intact", "read_state", "weights_of", "write_state"]
 
 _DIGEST = hashlib.sha256().digest_size
 
@@ -103,3 +106,21 @@ def is_intact(path: Path) -> bool:
 
 def _matches(content: bytes) -> bool:
     return hashlib.sha256(memoryview(content)[:-_DIGEST]).digest() == content[-_DIGEST:]
+
+
+def weights_of(checkpoint: Path, *, like: nn.Module) -> dict[str, Tensor]:
+    """Return the weights of another training's checkpoint, and nothing else of it: neither its noise nor its sampling.
+
+    Raises:
+        InfrastructureError: the checkpoint cannot be read, or its model is another one. No record was touched.
+    """
+    state = read_state(checkpoint)
+    weights: dict[str, Tensor] = state["model"]
+    shapes = {name: value.shape for name, value in like.state_dict().items()}
+    if {name: value.shape for name, value in weights.items()} != shapes:
+        raise InfrastructureError(
+            "checkpoint-damaged",
+            f"The checkpoint {checkpoint}, from which the committed run starts, is of another model. Restore it from a "
+            "copy, then resume the sweep.",
+        )
+    return weights

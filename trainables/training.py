@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from search_spaces import Words
 from trainables import data
 from trainables.charge import Charge, lease_size
-from trainables.checkpoint import hold_to_device, read_state, write_state
+from trainables.checkpoint import hold_to_device, read_state, weights_of, write_state
 from trainables.checks import refuse_illegal
 from trainables.convex.step import MinimumStep
 from trainables.data import Splits
@@ -23,32 +23,27 @@ from trainables.engine.gen import LossProbes
 from trainables.engine.layout import Layout
 from trainables.engine.losses import LossPasses
 from trainables.engine.noise import add_noise
-from trainables.engine.objective import Points
-from trainables.engine.per_sample import PASS, PerSampleSource, pass_samples
+from trainables.engine.per_sample import pass_samples
 from trainables.engine.random import Generator, SecureGenerator, SeededGenerator
 from trainables.engine.ranks import NoGenerator, RankedStep, Ranks
 from trainables.engine.schedules import rate_factor
-from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Mechanism, PrivateStep, Stages, noise_variance
-from trainables.engine.task_losses import summed_loss
 from trainables.engine.update import Update
-from trainables.errors import DatasetError, GateError, HyperparameterError, InfrastructureError, TrainableError
+from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
+from trainables.gradients import gradient_source
 from trainables.health import HealthCheck
 from trainables.hyperparameters import check_augmentation
 from trainables.memory import keep_freed_memory
 from trainables.methods import from_parameters
 from trainables.methods.output_perturbation import OutputPerturbation
-from trainables.model_gate import hostile_inputs, public_inputs, refuse_raising
 from trainables.models import build
 from trainables.rungs import writing_checkpoint
 from trainables.scoring import answers, as_logits, check_task, exact_scores, protected_count, protected_size
 from trainables.spec import TrainingSpec, check_privacy, spec_fingerprint
 from trainables.start import read_start
-from trainables.tasks import CLASSIFICATION, check_metric
+from trainables.tasks import check_metric
 
-__all__ = ["PrivateTraining", "TrainingSpec", "device_of", "gradient_source"]
-
-_AUTOCAST: Final[Mapping[str, torch.dtype | None]] = {"float32": None, "bfloat16": torch.bfloat16}
+__all__ = ["PrivateTraining", "TrainingSpec", "device_of"]
 
 
 class PrivateTraining:
@@ -107,7 +102,7 @@ class PrivateTraining:
         self._start = None if start is None else read_start(start.path, sha256=start.sha256).weights
         self._model = self._build().to(self._device)
         if spec.initial is not None:
-            self._model.load_state_dict(_weights_of(Path(spec.initial), like=self._model))
+            self._model.load_state_dict(weights_of(Path(spec.initial), like=self._model))
         self._layout = Layout.of(self._model)
         self._theta = self._layout.flatten(self._model)
         splits = splits or data.load_records(spec.dataset)
@@ -400,24 +395,6 @@ class PrivateTraining:
         return 0 if self.spec.score_noise is None else self._charge.released()
 
 
-def _weights_of(checkpoint: Path, *, like: nn.Module) -> dict[str, Tensor]:
-    """Return the weights of another training's checkpoint, and nothing else of it: neither its noise nor its sampling.
-
-    Raises:
-        InfrastructureError: the checkpoint cannot be read, or its model is another one. No record was touched.
-    """
-    state = read_state(checkpoint)
-    weights: dict[str, Tensor] = state["model"]
-    shapes = {name: value.shape for name, value in like.state_dict().items()}
-    if {name: value.shape for name, value in weights.items()} != shapes:
-        raise InfrastructureError(
-            "checkpoint-damaged",
-            f"The checkpoint {checkpoint}, from which the committed run starts, is of another model. Restore it from a "
-            "copy, then resume the sweep.",
-        )
-    return weights
-
-
 def device_of(spec: TrainingSpec) -> torch.device:
     """Return the device of a training in this process. Raise TrainableError if torch does not find it."""
     name = spec.device
@@ -426,41 +403,6 @@ def device_of(spec: TrainingSpec) -> torch.device:
         raise TrainableError("device-missing", "The trial asks for a GPU (`device: cuda`), but torch finds none.")
     # Ray shows a worker only its own GPU, which is the first one there.
     return torch.device("cuda", 0) if name != "cpu" and torch.cuda.is_available() else torch.device("cpu")
-
-
-def gradient_source(
-    model: nn.Module,
-    layout: Layout,
-    input_shape: tuple[int, ...],
-    *,
-    precision: str,
-    task: str = CLASSIFICATION,
-    gpu_pass: int = PASS,
-) -> PerSampleSource:
-    """Return the source of a model's per-sample gradients, after comparing it with autograd on public inputs.
-
-    Raises:
-        HyperparameterError: the precision is not 'float32' or 'bfloat16'.
-        GateError: the model's per-sample gradients cannot be computed in this precision, or raise for a hostile input.
-    """
-    refuse_illegal("precision", precision, Words(tuple(_AUTOCAST)))
-    device = next(model.parameters()).device
-    a, b, c = public_inputs(input_shape).to(device)
-    source = per_sample_source(
-        model,
-        layout,
-        example=torch.stack([a, b, c, a]),
-        autocast=_AUTOCAST[precision],
-        loss=summed_loss(task),
-        gpu_pass=gpu_pass,
-    )
-    points = Points(centre=layout.flatten(model))
-
-    def run(x: Tensor) -> None:
-        list(source.chunks(points, x, torch.zeros(len(x), dtype=torch.int64, device=device)))
-
-    refuse_raising(run, hostile_inputs(input_shape).to(device))
-    return source
 
 
 def _stored(values: Mapping[str, Any]) -> dict[str, Any]:

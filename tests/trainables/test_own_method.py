@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from trainables.audit.sensitivity import SensitivityProbe, check_sensitivity
 from trainables.engine.layout import Layout
 from trainables.errors import GateError, HyperparameterError, TrainableError
+from trainables.gradients import gradient_source
 from trainables.methods import from_parameters
 from trainables.models import build
 from trainables.own_method import OwnMethod, check_own_method
-from trainables.training import gradient_source
 
 SHAPE, CLASSES = (1, 8, 8), 4
 SEEN: list[int] = []

@@ -253,8 +253,8 @@ def _sensitivity(prepared: ReadySearch, parameters: dict[str, object]) -> dict[s
 
     from trainables.audit.sensitivity import SensitivityProbe
     from trainables.engine.layout import Layout
+    from trainables.gradients import gradient_source
     from trainables.methods import from_parameters
-    from trainables.training import gradient_source
 
     experiment, about = prepared.experiment, prepared.about
     trainable, users = experiment.trainable, prepared.request.unit == "user"

@@ -165,8 +165,8 @@ def check_model(prepared: ReadySearch) -> None:
     """
     from trainables.audit.sensitivity import check_sensitivity
     from trainables.engine.layout import Layout
+    from trainables.gradients import gradient_source
     from trainables.release.training import first_linear
-    from trainables.training import gradient_source
 
     about, precision = prepared.about, prepared.experiment.trainable.precision
     start = start_file(prepared.experiment)

@@ -17,9 +17,9 @@ from trainables.engine.clip import CLIPPINGS
 from trainables.engine.layout import Layout
 from trainables.engine.per_sample import TorchFuncSource
 from trainables.errors import GateError
+from trainables.gradients import gradient_source
 from trainables.methods import STEP_METHODS, from_parameters
 from trainables.models import build
-from trainables.training import gradient_source
 
 SHAPE, CLASSES = (1, 8, 8), 4
 OWN: dict[str, dict[str, Any]] = {
