@@ -1,7 +1,7 @@
 """Choice of the winning trial, by its score or by the fitted curve of a unimodal search. No other module chooses it.
 
 The best of many scores is often partly luck. An exported model is the one that was scored, so it keeps the lucky score,
-and the score decides (docs/unimodal.md, "On real data"). A public search trains the winning configuration again. The
+and the score decides (docs/unimodal.md, "Which trial wins"). A public search trains the best configuration again. The
 luck would not repeat, so the curve decides.
 
 The noise of a protected score is luck that no model keeps. Among the trials within the error of the best score, the
