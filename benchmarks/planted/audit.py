@@ -57,8 +57,8 @@ FAULTS: tuple[Fault, ...] = (
         name="users-clipped-record-by-record",
         breaks="each record of a user is clipped by itself, so a user moves the sum by many times C",
         file="trainables/engine/step.py",
-        old="copies = records_per_sample\n",
-        new="copies = 1\n",
+        old="copies=records.copies, whole=len(split) == 1)",
+        new="copies=1, whole=len(split) == 1)",
         test=_PROBE,
     ),
     Fault(
@@ -73,8 +73,8 @@ FAULTS: tuple[Fault, ...] = (
         name="sampled-always-seen-by-the-canaries",
         breaks="each record enters every batch, and a tenth of that is charged",
         file="trainables/engine/step.py",
-        old="len(samples), self.mechanism.sample_rate)",
-        new="len(samples), 1.0)",
+        old="len(records), self.mechanism.sample_rate)",
+        new="len(records), 1.0)",
         test=_CANARIES,
     ),
     Fault(

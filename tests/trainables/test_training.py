@@ -16,6 +16,7 @@ import torch
 from errors_helper import raises_code
 from training_fakes import EXACT, CountingCharge, MakeSpec, Trained, raw
 
+import trainables.gradients
 import trainables.training
 from trainables import data
 from trainables.charge import LEASE_STEPS
@@ -200,13 +201,13 @@ def test_mirrors_of_what_is_its_own_mirror_change_nothing(
 def test_the_source_checks_itself_on_inputs_that_are_public(
     trained: Trained, monkeypatch: pytest.MonkeyPatch, fake_data: Splits
 ) -> None:
-    real, examples = trainables.training.per_sample_source, []
+    real, examples = trainables.gradients.per_sample_source, []
 
     def source(*args: Any, example: torch.Tensor, **options: Any) -> object:  # noqa: ANN401 - whatever it takes
         examples.append(example)
         return real(*args, example=example, **options)
 
-    monkeypatch.setattr(trainables.training, "per_sample_source", source)
+    monkeypatch.setattr(trainables.gradients, "per_sample_source", source)
     trained(0)
     others = replace(fake_data, x_train=fake_data.x_train + 1.0)
     monkeypatch.setattr(data, "load_records", lambda _request: others)
