@@ -17,7 +17,7 @@ PRUNERS = {
     "median": {"n_startup_trials": 3},
     "successive_halving": {"reduction_factor": 2},
     "hyperband": {"reduction_factor": 2},
-    "patient": {"wrapped_pruner": {"name": "median", "n_startup_trials": 2}, "patience": 1},
+    "patient": {"wrapped_pruner": {"name": "median", "n_startup_trials": 2}, "patience": 0},
 }
 SAMPLERS = ["tpe", "random"]
 TRIALS = 18
