@@ -264,8 +264,8 @@ def test_on_ray_nothing_is_left_outside_the_sealed_part(tune: Tune) -> None:
     assert list(Path("/tmp/ray").glob(f"session_*_{process.pid}")) == [], "where every account may look"
     assert made(sweep) == json.loads((sweep.sealed / "runs.json").read_text())["runs"]
     assert {path.name for path in sweep.sealed.iterdir()} <= {
-        "began", "driver.lock", "ledger_head.jsonl", "operator", "runs.json", "study.journal", "study.lock", "trials",
-        "winner.pt",
+        "began", "devices", "driver.lock", "ledger_head.jsonl", "operator", "runs.json", "study.journal", "study.lock",
+        "trials", "winner.pt",
     }  # fmt: skip
     for path in sweep.sealed.rglob("*"):
         assert stat.S_IMODE(path.stat().st_mode) in (0o600, 0o700), path

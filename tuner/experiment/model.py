@@ -72,7 +72,7 @@ def _a_folder(storage: str) -> str:
     if "://" in storage:
         raise broken(
             "storage-url",
-            f"a folder that every machine sees is required, not a URL (got {hide_password(storage)})",
+            "a folder that every machine sees is required, not a URL",
             "Mount a shared file system (NFS, EFS) on every machine, and give its path.",
         )
     return storage

@@ -230,7 +230,7 @@ class MLflowRecorder:
         self._append(
             finished,
             metrics_record(parent, step=step, tags={"best_trial": best[0]} if best else {}),
-            *_best_tags(before, best),
+            *_best_tags(trial.id, before, best),
         )
 
     def _best_values(self, score: float) -> dict[str, float]:
@@ -353,13 +353,12 @@ class MLflowRecorder:
         )
 
 
-def _best_tags(before: tuple[str, float] | None, now: tuple[str, float] | None) -> list[dict[str, object]]:
-    """Return the records that move the tag ``best`` from one trial to another."""
-    old, new = (each and each[0] for each in (before, now))
-    if old == new:
-        return []
-    moved = ((old, "no longer"), (new, "yes"))
-    return [metrics_record({}, step=0, trial=trial, tags={"best": tag}) for trial, tag in moved if trial]
+def _best_tags(trial: str, before: tuple[str, float] | None, now: tuple[str, float] | None) -> list[dict[str, object]]:
+    """Return the records that tell of the trial that has ended, and of one that it replaces, whether it is the best."""
+    best = now and now[0]
+    told = dict.fromkeys([trial, *(each[0] for each in (before, now) if each is not None)])
+    changed = [each for each in told if each == trial or (before and before[0]) != best]
+    return [metrics_record({}, step=0, trial=each, tags={"best": "yes" if each == best else "no"}) for each in changed]
 
 
 def _trial_budget(read: BudgetReading | None, trial: TrialView) -> dict[str, float]:

@@ -173,10 +173,11 @@ def summary(report: SweepReport) -> RenderableType:
         named = "" if best is None else f"{trial_name(best.number, committed=best.committed)}, {_score(report)}"
         head.append(("released" if report.commits else "best", named or without))
         head += [("chosen", report.why)] * (bool(report.why) and not report.commits)
-        head += [("tied", tied_text(report.tied))] * bool(report.tied)
-        head += [("expected", expected_text(report.expected))] * (report.expected is not None)
     if best is not None:
         head += [(f"  {name}", format_value(value, 6)) for name, value in best.parameters.items()]
+    if not report.runs_hidden:
+        head += [("tied", tied_text(report.tied))] * bool(report.tied)
+        head += [("expected", expected_text(report.expected))] * (report.expected is not None)
     head += [("curve", curve.line) for curve in report.curves]
     parts: list[RenderableType] = [_facts_table([*head, *report.facts]), Text()]
     if report.budget is not None and not report.runs_hidden:

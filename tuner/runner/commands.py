@@ -22,7 +22,7 @@ from tuner.sweep import folder as sweeps
 from tuner.sweep.addresses import check_tracking
 from tuner.sweep.dataset_cap import set_first_cap
 from tuner.sweep.preflight import check_startable, prepare
-from tuner.sweep.registration import ledger_states, require_origin
+from tuner.sweep.registration import dataset_refusal, ledger_states, require_origin
 from tuner.sweep.sealed import read_winner
 from tuner.sweep.status import is_finished
 
@@ -85,6 +85,9 @@ def run_file(
     if dry_run:
         if options.as_json:
             click.echo(json.dumps(prepared.plan.as_dict(), indent=2))
+        refusal = dataset_refusal(prepared, ledger_states(prepared))
+        if refusal is not None:
+            raise refusal
         return 0
     return _answer(start(prepared, options), options)
 
@@ -200,7 +203,10 @@ def export_to(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By | N
     files = [Path(file).resolve() for file in values["files"]]
     test = {name: score for name, score in values["scores"].items() if name.startswith("test_")}
     claim = {name: f"{value:g}" for name, value in values["claim"].items()}
-    model = {"name": sweep.name, "about": values["first_line"], "tags": {**claim, "sweep": sweep.id}}
+    # MLflow's registry keeps exact times, and when a sealed search ended tells of its number of runs.
+    model: dict[str, Any] | None = None
+    if not sweep.mode.runs_hidden:
+        model = {"name": sweep.name, "about": values["first_line"], "tags": {**claim, "sweep": sweep.id}}
     try:
         attach(sweep.root, files, under="export", tags={"exported": "yes"}, metrics=test, model=model)
         values["tracking"] = str(send_unsent(sweep.root))

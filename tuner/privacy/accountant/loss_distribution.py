@@ -55,6 +55,8 @@ class GridMasses:
 
     def compose(self, other: GridMasses) -> GridMasses:
         """Return the composition with a distribution on the same grid."""
+        if self.grid != other.grid:
+            raise ValueError(f"Loss distributions on the grids {self.grid} and {other.grid} cannot be composed.")
         size = self.masses.size + other.masses.size - 1
         fast = fft.next_fast_len(size, real=True)
         both = fft.irfft(fft.rfft(self.masses, fast) * fft.rfft(other.masses, fast), fast)[:size]

@@ -157,7 +157,9 @@ def _read(spent: list[_Spent], delta: float, *, live: bool = False, compose: boo
     for each in spent:
         parts.update(dict(each.parts))
     if live:
-        parts = Counter({mechanism: min(rounded_up(steps), MAX_STEPS) for mechanism, steps in parts.items()})
+        parts = Counter(
+            {mechanism: max(steps, min(rounded_up(steps), MAX_STEPS)) for mechanism, steps in parts.items()}
+        )
     whole = tuple(sorted(each.claim for each in spent if each.whole))
     found = _composed_epsilon(tuple(_fewer(parts)), whole, delta) if delta < 1 and compose else inf
     if len(spent) == 1 and spent[0].renyi is not None:
