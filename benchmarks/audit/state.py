@@ -248,10 +248,10 @@ def _public_work_once() -> Iterator[None]:
 
     The first trial of the ``with`` block, on D, does all of it; the others of the same model remember its answers.
     """
-    from trainables import model_gate, models, training
+    from trainables import gradients, model_gate, models
     from trainables.engine import sources
 
-    gates = ((model_gate, "_samples_mix"), (models, "check_domain"), (training, "refuse_raising"), (sources, "_holds"))
+    gates = ((model_gate, "_samples_mix"), (models, "check_domain"), (gradients, "refuse_raising"), (sources, "_holds"))
     with contextlib.ExitStack() as stack:
         for owner, name in gates:
             stack.enter_context(mock.patch.object(owner, name, _once(getattr(owner, name))))

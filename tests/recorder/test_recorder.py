@@ -42,7 +42,7 @@ def test_a_sweep_is_a_parent_with_its_trials_their_states_and_the_ledgers_epsilo
         "t3": ("FAILED", "failed"),
     }
     best = {name: tags.get("best") for name, (_, _, tags, _) in state.items()}
-    assert best == {"-": None, "t0": "no", "t1": "yes", "t2": "no", "t3": "no"}
+    assert best == {"-": None, "t0": "0", "t1": "1", "t2": "0", "t3": "0"}
     parent = next(name for name, run in server.runs.items() if run.data.tags["dp_tuner.trial"] == "-")
     for number in range(4):
         _, params, tags, _ = state[f"t{number}"]

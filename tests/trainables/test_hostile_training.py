@@ -15,6 +15,7 @@ from errors_helper import raises_code
 from torch import Tensor, nn
 from training_fakes import EXACT, MARK, CountingCharge, MakeSpec, Trained, marked, raw
 
+import trainables.gradients
 import trainables.models
 import trainables.training
 from trainables.data import DatasetRequest, Splits
@@ -203,7 +204,7 @@ def test_under_gen_weights_and_rates_are_those_of_a_training_without_the_record_
 ) -> None:
     """Bit for bit over a whole training: the record adds zero to the gradients and to the loss probes."""
     monkeypatch.setattr(trainables.models, "check_domain", lambda *_, **__: None)
-    monkeypatch.setattr(trainables.training, "refuse_raising", lambda *_: None)
+    monkeypatch.setattr(trainables.gradients, "refuse_raising", lambda *_: None)
     rng = np.random.default_rng(0)
     x = torch.tensor(rng.integers(0, 10, (61, 2)), dtype=torch.float32)
     y = torch.tensor(rng.integers(0, 3, 61))
@@ -263,7 +264,7 @@ def test_what_a_trial_shows_is_the_same_with_a_record_out_of_range(
     with raises_code(GateError, "model-raises"):
         shown(hostile=False)
     monkeypatch.setattr(trainables.models, "check_domain", lambda *_, **__: None)
-    monkeypatch.setattr(trainables.training, "refuse_raising", lambda *_: None)
+    monkeypatch.setattr(trainables.gradients, "refuse_raising", lambda *_: None)
     assert shown(hostile=True) == shown(hostile=False)
     monkeypatch.setattr(batches, "RAISED", ())
     with raises_code(WalledError, "records-failed"):  # the control: without zero gradients the trial fails

@@ -45,6 +45,10 @@ class History:
         """Return the trials that were started and have not ended."""
         return tuple(self._open)
 
+    def ended_trials(self) -> tuple[str, ...]:
+        """Return the trials that have ended, in the order of their ends."""
+        return tuple(self._finished)
+
     def counts(self) -> dict[str, int]:
         """Return the number of ended trials by state, and their total as ``done``."""
         states = Counter(record["state"] for record in self._finished.values())

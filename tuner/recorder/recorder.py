@@ -219,7 +219,6 @@ class MLflowRecorder:
         }
         budget = _budget_metrics(read, live=True)
         step = self._sweep_step(budget)
-        before = self._history.best(self._sweep.mode)
         self._history.apply(finished)
         best = self._history.best(self._sweep.mode)
         parent: dict[str, float] = {
@@ -230,7 +229,6 @@ class MLflowRecorder:
         self._append(
             finished,
             metrics_record(parent, step=step, tags={"best_trial": best[0]} if best else {}),
-            *_best_tags(trial.id, before, best),
         )
 
     def _best_values(self, score: float) -> dict[str, float]:
@@ -251,8 +249,13 @@ class MLflowRecorder:
         """Record the final state of the sweep, for example ``done``, and end every trial that has not ended."""
         if self._history.ended:
             return
-        budget = self._budget_metrics()
+        budget, best = self._budget_metrics(), self._history.best(self._sweep.mode)
         self._append(
+            # Every trial gets the tag (1 or 0) at the end, so that the number of records tells nothing of the scores.
+            *(
+                metrics_record({}, step=0, trial=trial, tags={"best": str(int(best is not None and trial == best[0]))})
+                for trial in self._history.ended_trials()
+            ),
             *(unfinished_trial(trial, "interrupted") for trial in self._history.open_trials()),
             {
                 "kind": "sweep_finished",
@@ -351,14 +354,6 @@ class MLflowRecorder:
             "Times are accurate to the minute only, so short durations mean nothing. Exact durations would reveal how "
             "many records were sampled."
         )
-
-
-def _best_tags(trial: str, before: tuple[str, float] | None, now: tuple[str, float] | None) -> list[dict[str, object]]:
-    """Return the records that tell of the trial that has ended, and of one that it replaces, whether it is the best."""
-    best = now and now[0]
-    told = dict.fromkeys([trial, *(each[0] for each in (before, now) if each is not None)])
-    changed = [each for each in told if each == trial or (before and before[0]) != best]
-    return [metrics_record({}, step=0, trial=each, tags={"best": "yes" if each == best else "no"}) for each in changed]
 
 
 def _trial_budget(read: BudgetReading | None, trial: TrialView) -> dict[str, float]:
