@@ -24,8 +24,8 @@ def remove(sweep: SweepFolder, *, yes: bool) -> str:
         InputError: the sweep can be resumed, or has a result, and `yes` is False.
         TunerError: a process runs the sweep.
     """
+    state = state_of(sweep) if sweep.whole else SweepState.STARTING  # while this process does not hold it
     with hold(sweep):
-        state = state_of(sweep) if sweep.whole else SweepState.STARTING
         if state not in _WITHOUT_RESULT and not yes:
             raise InputError(
                 "sweep-has-result",
