@@ -93,7 +93,7 @@ class Experiment(Section):
     Attributes:
         schema_version: version of the format.
         name: name of the sweep. Small letters, digits, dots, hyphens and underscores, at most 63.
-        seed: PUBLIC seed of initialisation, split and search. It never draws the noise.
+        seed: PUBLIC seed of initialisation and search. It never draws the noise.
         dataset: the private records.
         trainable: how a trial trains.
         privacy: the budget, and how it is accounted.

@@ -108,7 +108,7 @@ class ValidationSection(Section):
     Attributes:
         fraction: share of the training records (or users) that validate.
         protected: whether the scores have noise, so that the claim covers the validation records too.
-        split_seed: PUBLIC seed of the split.
+        split_seed: PUBLIC seed of the split, and of the choice among a user's records.
         epsilon: ε of all protected scores together, at most that of `privacy`.
         delta: δ of all protected scores together, at most that of `privacy`.
         noise: standard deviation of the noise on the number of right answers, from 0.001 to 1e6. auto chooses the
