@@ -43,8 +43,8 @@ def tune_init(path: str, force: bool) -> None:
 @click.option(
     "--void-total",
     metavar="REASON",
-    help="Give up the total guarantee of the private data sets that a public or non-private search may touch. The "
-    "ledger keeps the reason for ever, and every view shows it.",
+    help="Run a public or non-private search although it may use private records. This voids the guarantee for all "
+    "searches on these records together. The ledger keeps the reason for ever, and every view shows it.",
 )
 @click.option(
     "--dataset-cap",
