@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tuner.figures import PURPLE, RED, new_figure, styled
+from tuner.figures import PURPLE, RED, WIDE, new_figure, styled
 from tuner.report.budget_text import amounts_text, share_in_force
-from tuner.report.charts import WIDE
 from tuner.report.pages import page_from, page_picture
 
 if TYPE_CHECKING:
@@ -89,8 +88,8 @@ def sureness(epsilon: float) -> str:
     return f"at most {math.ceil((100 - unsure) * scale) / scale:.{digits}f} % sure"
 
 
-def _boxes(values: Values) -> list[tuple[str, str, str]]:
-    """Return a name, a value and a remark for each of the four main figures."""
+def _boxes(values: Values) -> list[tuple[str, str, list[str]]]:
+    """Return a name, a value and remarks for each of the four main figures."""
     cap, left, number = values["cap"], values["left"], len(values["searches"])
     counted = sum(search["counts"] for search in values["searches"])
     guarantee = "cap (below what was committed)" if values["over"] else "guarantee (the cap)"
@@ -98,17 +97,17 @@ def _boxes(values: Values) -> list[tuple[str, str, str]]:
         guarantee = "cap (NO guarantee: the total is void)"
     remark = f"{counted} {'counts' if counted == 1 else 'count'} {'against the cap' if cap else 'in the committed sum'}"
     return [
-        (guarantee, *_headline(cap)) if cap else ("cap", "none", "each search has its own cap"),
+        (guarantee, *_headline(cap)) if cap else ("cap", "none", ["each search has its own cap"]),
         ("committed", *_headline(values["committed"])),
         ("left, by the sum of claims" if values["order"] else "left", *_headline(left)),
-        ("searches", str(number), remark),
+        ("searches", str(number), [remark]),
     ]
 
 
-def _headline(amounts: Amounts | None) -> tuple[str, str]:
+def _headline(amounts: Amounts | None) -> tuple[str, list[str]]:
     if amounts is None:
-        return "–", "without a cap"
-    return f"ε = {amounts['epsilon']:g}", f"at δ = {amounts['delta']:g}"
+        return "–", ["without a cap"]
+    return f"ε = {amounts['epsilon']:g}", [f"at δ = {amounts['delta']:g}"]
 
 
 def _share_cells(share: Values) -> list[str]:

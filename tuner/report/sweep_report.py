@@ -13,8 +13,9 @@ from tuner.report.wording import plural
 
 if TYPE_CHECKING:
     from search_spaces.domains import Domain
+    from tuner.plan.comparison import CandidateRow
     from tuner.privacy.ledger.search_budget import BudgetView
-    from tuner.report.spending import Spending
+    from tuner.report.spending import Charged, Spending
     from tuner.study.unimodal.inference.picture import CurvePicture
 
 __all__ = ["SweepReport"]
@@ -51,7 +52,10 @@ class SweepReport:
     card_picture: str = ""  # the card's curve as SVG
     winner_lost: bool = False  # the runs of a sealed search are gone, so no winner can be released
     curves: tuple[CurvePicture, ...] = ()  # of a unimodal search, one per parameter
+    dataset: str = ""  # whose records the trials are scored on; scores of different data sets are not compared
     spending: Spending | None = None
+    charges: tuple[Charged, ...] = ()  # what each trial was charged
+    prices: tuple[CandidateRow, ...] = ()  # expected prices of search, as planned; empty if they are not known
     importances: Mapping[str, float] = field(default_factory=dict)  # of searched parameters, by fANOVA; sum 1
     chosen: int | None = None  # number of the winning trial; None if it is the one with the best score
     why: str = ""  # why another trial than the one with the best score wins
