@@ -42,7 +42,9 @@ def guarantees_chart(reports: Reports) -> Chart | None:
     front.append((points[-1][0], front[-1][1]))
     many, beside = Counter(epsilon for epsilon, *_ in points), defaultdict(int)
     apart = _APART * ((points[-1][0] - points[0][0]) or 10 * points[0][0])
-    traces = [line([x for x, _ in front], [y for _, y in front], "no other sweep is better at this ε", GREY, shape="hv")]
+    traces = [
+        line([x for x, _ in front], [y for _, y in front], "no other sweep is better at this ε", GREY, shape="hv")
+    ]
     for epsilon, score, winner, report in points:
         symbol, colour, _ = look(reports, report, winner, star=False)
         x = epsilon + apart * (beside[epsilon] - (many[epsilon] - 1) / 2)
@@ -56,9 +58,7 @@ def guarantees_chart(reports: Reports) -> Chart | None:
                 "marker": {"size": 11, "color": colour, "symbol": symbol},
             }
         )  # fmt: skip
-    chart = make_chart(
-        "score against guaranteed ε", traces, x="guaranteed ε of the whole search", y=reports[0].metric
-    )
+    chart = make_chart("score against guaranteed ε", traces, x="guaranteed ε of the whole search", y=reports[0].metric)
     chart["note"] = "Each mark is the winner of a sweep. Vertical lines are standard errors."
     if max(many.values()) > 1:
         chart["note"] += " Sweeps with the same ε are drawn next to each other."

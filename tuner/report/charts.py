@@ -64,7 +64,9 @@ _SWEEPS = (
 _LABELLED = 15  # stopped trials; with more, the steps next to their marks cannot be read
 _RANKED = 40  # trials
 _EACH_TRIAL = 25  # trials up to which each has a tick
-_SEVERAL = "A star is a sweep's winner, a hollow mark a trial that did not run to its end. Vertical lines are standard errors."
+_SEVERAL = (
+    "A star is a sweep's winner, a hollow mark a trial that did not run to its end. Vertical lines are standard errors."
+)
 
 
 def scores_chart(reports: Reports) -> Chart | None:
@@ -122,7 +124,9 @@ def learning_curves(reports: Reports) -> Chart | None:
     traces += keys(reports, traces)
     chart = make_chart("learning curves", traces, x="step", y=metric_of(reports))
     chart["layout"]["xaxis"]["rangemode"] = "tozero"
-    chart["note"] = "Every report of every trial, also of those that stopped at their first one, which are a single mark."
+    chart["note"] = (
+        "Every report of every trial, also of those that stopped at their first one, which are a single mark."
+    )
     return chart
 
 
@@ -227,9 +231,13 @@ def hover(trial: TrialRow, report: SweepReport, *, at: int = -1) -> str:
     """
     step, score = trial.curve[at] if trial.curve else (trial.step, trial.score)
     last = not trial.curve or at in (-1, len(trial.curve) - 1)
-    lines = [f"{trial_name(trial.number, committed=trial.committed)}, {trial.state}{', winner' * (trial is report.winner)}"]
+    lines = [
+        f"{trial_name(trial.number, committed=trial.committed)}, {trial.state}{', winner' * (trial is report.winner)}"
+    ]
     lines.append(f"{with_error(score, trial.error if last else None)} at step {step} of {trial.steps_planned}")
-    lines += [f"{name} {format_value(trial.parameters[name])}" for name in report.parameters if name in trial.parameters]
+    lines += [
+        f"{name} {format_value(trial.parameters[name])}" for name in report.parameters if name in trial.parameters
+    ]
     lines += [f"ε of its own steps {format_value(trial.epsilon)}"] * (trial.epsilon is not None)
     return "<br>".join(map(escape, lines))
 
@@ -251,7 +259,9 @@ def _bars(trials: Iterable[TrialRow]) -> dict[str, Any]:
     return {"array": [trial.error or 0.0 for trial in trials], "color": GREY, "thickness": 1, "width": 0}
 
 
-def line(x: list[Any], y: list[Any], name: str, colour: str, *, shape: str = "linear", dash: str = "solid") -> dict[str, Any]:
+def line(
+    x: list[Any], y: list[Any], name: str, colour: str, *, shape: str = "linear", dash: str = "solid"
+) -> dict[str, Any]:
     return {
         "mode": "lines", "x": x, "y": y, "name": name, "hoverinfo": "skip",
         "line": {"color": colour, "shape": shape, "dash": dash, "width": 1.6},
@@ -261,7 +271,15 @@ def line(x: list[Any], y: list[Any], name: str, colour: str, *, shape: str = "li
 def key(name: str, symbol: str, line: dict[str, Any], *, mode: str = "lines+markers") -> dict[str, Any]:
     """Return a trace without points: an entry of the legend that shows and hides its group."""
     marker = {"symbol": symbol, "color": line["color"], "size": 9, "line": {"width": 2, "color": line["color"]}}
-    return {"mode": mode, "x": [None], "y": [None], "name": escape(name), "legendgroup": name, "line": line, "marker": marker}
+    return {
+        "mode": mode,
+        "x": [None],
+        "y": [None],
+        "name": escape(name),
+        "legendgroup": name,
+        "line": line,
+        "marker": marker,
+    }
 
 
 def keys(reports: Reports, traces: Sequence[dict[str, Any]], *, mode: str = "lines+markers") -> list[dict[str, Any]]:

@@ -34,7 +34,9 @@ def compare_page(reports: Sequence[SweepReport]) -> str:
     places = Places()
     groups: dict[str, list[SweepReport]] = {}
     for report in reports:
-        groups.setdefault(f"{report.metric} on {report.dataset}" if report.dataset else report.metric, []).append(report)
+        groups.setdefault(f"{report.metric} on {report.dataset}" if report.dataset else report.metric, []).append(
+            report
+        )
     return interactive_page(
         "compare.html",
         places,
@@ -86,7 +88,9 @@ def _differing(reports: Sequence[SweepReport]) -> list[tuple[str, ...]]:
     """Return the settings whose values differ, with the value in each sweep."""
     files_of: list[Mapping[str, str]] = [flatten(_settings(report)) for report in reports]
     names = dict.fromkeys(name for each in files_of for name in each)
-    rows = [(name, *("–" if each.get(name, _NOTHING) == _NOTHING else each[name] for each in files_of)) for name in names]
+    rows = [
+        (name, *("–" if each.get(name, _NOTHING) == _NOTHING else each[name] for each in files_of)) for name in names
+    ]
     return [row for row in rows if len(set(row[1:])) > 1]
 
 

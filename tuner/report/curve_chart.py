@@ -30,7 +30,13 @@ _MARKS: dict[str, dict[str, Any]] = {
     "best": {"color": GREEN, "marker": "*", "markersize": 14},
 }
 """Marker of each state of a trial. The states differ in shape as well as in colour."""
-_SYMBOLS = {"complete": "circle", "pruned": "circle-open", "running": "diamond-open", _NEVER: "x-thin-open", "best": "star"}
+_SYMBOLS = {
+    "complete": "circle",
+    "pruned": "circle-open",
+    "running": "diamond-open",
+    _NEVER: "x-thin-open",
+    "best": "star",
+}
 """The same for the interactive chart."""
 _APART = 0.055  # least distance between two labels, as a share of the axis
 _BEYOND = 0.35  # how far the band and stopped trials may extend the axis, as a share of the range of whole trials

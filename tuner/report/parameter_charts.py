@@ -23,7 +23,9 @@ _GRID = 30  # points along each axis of a surface
 
 def parameter_chart(reports: Reports, name: str) -> Chart | None:
     """Return the scores against one parameter, on its sampling scale; None if there are fewer than two scores."""
-    shown = [trial for report in reports for trial in report.trials if trial.score is not None and name in trial.parameters]
+    shown = [
+        trial for report in reports for trial in report.trials if trial.score is not None and name in trial.parameters
+    ]
     if len(shown) < 2:
         return None
     place = _placing(reports, name)
@@ -45,7 +47,9 @@ def pair_chart(reports: Reports, first: str, second: str) -> Chart | None:
         if (x := _placing(reports, first)(trial.parameters.get(first))) is not None
         and (y := _placing(reports, second)(trial.parameters.get(second))) is not None
     ]
-    complete = [each for each in placed if each[1].state == "complete" and each[1].score is not None and not each[1].committed]
+    complete = [
+        each for each in placed if each[1].state == "complete" and each[1].score is not None and not each[1].committed
+    ]
     if len(complete) < 3:
         return None
     axes = [_axis_of(reports, name, [trial.parameters[name] for _, trial, _, _ in placed]) for name in (first, second)]
@@ -81,7 +85,8 @@ def pair_chart(reports: Reports, first: str, second: str) -> Chart | None:
     chart["layout"]["yaxis"] |= axes[1]
     chart["note"] = (
         "Only complete trials have a colour: scores of stopped trials are of earlier steps. "
-        + "The surface is interpolated between them, so noise of single scores shows in it." * any("z" in trace for trace in traces)
+        + "The surface is interpolated between them, so noise of single scores shows in it."
+        * any("z" in trace for trace in traces)
     )
     return chart
 
@@ -144,7 +149,12 @@ def parallel_chart(reports: Reports, names: Sequence[str]) -> Chart | None:
         )  # fmt: skip
     traces += keys(reports, traces)
     chart = make_chart("parallel coordinates", traces, x="", y="")
-    chart["layout"]["xaxis"] |= {"tickvals": list(range(len(axes))), "ticktext": axes, "range": [-0.15, len(axes) - 0.85], "ticklabeloverflow": "allow"}
+    chart["layout"]["xaxis"] |= {
+        "tickvals": list(range(len(axes))),
+        "ticktext": axes,
+        "range": [-0.15, len(axes) - 0.85],
+        "ticklabeloverflow": "allow",
+    }
     chart["layout"]["margin"]["r"] = 60
     chart["layout"]["yaxis"] |= {"tickvals": [0, 1], "ticktext": ["low", "high"]}
     chart["note"] = "Below each axis are the lowest and the highest value that was tried."

@@ -27,7 +27,15 @@ if TYPE_CHECKING:
     from tuner.plan.plan import Plan
     from tuner.privacy.ledger.state import DatasetState
 
-__all__ = ["CANDIDATE_HEADS", "candidate_cells", "minimum_facts", "plan_text", "plan_warnings", "release_facts", "search_facts"]
+__all__ = [
+    "CANDIDATE_HEADS",
+    "candidate_cells",
+    "minimum_facts",
+    "plan_text",
+    "plan_warnings",
+    "release_facts",
+    "search_facts",
+]
 
 CANDIDATE_HEADS = ("", "noise", "expected price", "whole runs", "")
 """Headings of the table of the ways to search."""

@@ -64,7 +64,11 @@ def _trial_values(report: SweepReport, places: Places) -> dict[str, Any]:
     important = sorted(names, key=lambda name: -report.importances.get(name, 0.0))[:_PAIRED]
     spending = report.spending
     return {
-        "scores": [places.place(scores_chart(shown)), places.place(learning_curves(shown)), places.place(ranking_chart(report))],
+        "scores": [
+            places.place(scores_chart(shown)),
+            places.place(learning_curves(shown)),
+            places.place(ranking_chart(report)),
+        ],
         "parameters": [
             places.place(importance_chart(report)),
             *(places.place(parameter_chart(shown, name)) for name in names),
