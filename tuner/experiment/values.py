@@ -20,6 +20,7 @@ __all__ = [
     "Finite",
     "Fraction",
     "FullRuns",
+    "Line",
     "Names",
     "Noise",
     "Order",
@@ -157,6 +158,8 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=2**53)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Word = Annotated[str, Field(min_length=1)]
+Line = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f\x7f]+$")]
+"""Words that the ledger keeps and a page shows on one line."""
 UserKey = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 """Public name of what divides records among users. A card and the ledger show it on one line."""
 AtMost = Annotated[Literal["auto"] | int, BeforeValidator(_at_most)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ def guarantees_chart(reports: Reports) -> Chart | None:
         if is_better(score, front[-1][1] if front else None, mode=reports[0].mode):
             front.append((epsilon, score))
     front.append((points[-1][0], front[-1][1]))
-    many, beside = Counter(epsilon for epsilon, *_ in points), defaultdict(int)
+    many, beside = Counter(epsilon for epsilon, *_ in points), Counter[float]()
     apart = _APART * ((points[-1][0] - points[0][0]) or 10 * points[0][0])
     traces = [
         line([x for x, _ in front], [y for _, y in front], "no other sweep is better at this ε", GREY, shape="hv")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tuner.figures import PURPLE, RED, WIDE, new_figure, styled
@@ -22,13 +21,15 @@ Values = Mapping[str, Any]
 Amounts = Mapping[str, float]
 
 _LARGE = 4.6  # above this ε, an observer can become more than 99 % sure
+_ROWS = 60  # events at most in the chart
+_LETTERS = 40  # of a name in it
 _HIDDEN = "not shown, because its growth could reveal when a sealed search ended"
 
 
 def budget_page(values: Values, points: Sequence[Point]) -> str:
     """Return the page. `values` are those of `tune budget report --json`. `points` are those of its chart."""
     holds = values["guarantee"]
-    figure = budget_chart(points, until=values["made"])
+    figure = budget_chart(points)
     return page_from(
         "budget.html",
         title=f"Privacy budget of {values['dataset']}",
@@ -37,8 +38,9 @@ def budget_page(values: Values, points: Sequence[Point]) -> str:
         person="person (with all records of that person)" if values["unit"] == "user" else "record",
         sure="" if holds is None else sureness(holds["epsilon"]),
         large=holds is not None and holds["epsilon"] > _LARGE,
-        picture=figure and page_picture(figure, "Committed ε over time, and the cap. The history lists the numbers."),
+        picture=figure and page_picture(figure, "Committed ε after each event, and the cap. The history lists the numbers."),
         shares=[_share_cells(share) for share in values["shares"]],
+        bars=_bars(values),
         all_revoked=not any(share_in_force(share["granted"]) for share in values["shares"]),
         searches=[_search_cells(search) for search in values["searches"]],
         any_sealed=any(search["trials"] is None for search in values["searches"]),
@@ -48,31 +50,49 @@ def budget_page(values: Values, points: Sequence[Point]) -> str:
 
 
 @styled()
-def budget_chart(points: Sequence[Point], *, until: str) -> Figure | None:
-    """Draw the committed ε and the cap over time, up to the time of the report. Return None if there is no point."""
+def budget_chart(points: Sequence[Point]) -> Figure | None:
+    """Draw each event that changed the committed ε or the cap as a row with its day and its name, oldest first.
+
+    The last `_ROWS` events are drawn. Return None if there is none.
+    """
     if not points:
         return None
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
-
-    made = datetime.strptime(until, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
-    # The end of that day, because entries have no finer time.
-    end = max(made.replace(hour=0, minute=0, second=0) + timedelta(days=1), points[-1].moment)
-    figure = new_figure(*WIDE)
-    axes = figure.add_subplot(xlabel="time (UTC)", ylabel="ε")
-    times = date2num([*(point.moment for point in points), end])
-    committed = [*(point.committed for point in points), points[-1].committed]
-    caps = [math.nan if point.cap is None else point.cap for point in (*points, points[-1])]
-    label = "committed: sum of ε of all searches that count"
-    axes.step(times, committed, where="post", color=PURPLE, linewidth=2.4, label=label)
-    axes.fill_between(times, committed, step="post", color=PURPLE, alpha=0.15, linewidth=0)
-    if any(point.cap is not None for point in points):
-        axes.step(times, caps, where="post", color=RED, linestyle="--", linewidth=2, label="cap")
-    axes.set_ylim(bottom=0.0)
-    locator = AutoDateLocator(tz=UTC)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
-    figure.legend(loc="outside upper left", ncols=2)
+    before = [None, *points[:-1]]
+    changes = [
+        (point, 0.0 if last is None else last.committed)
+        for point, last in zip(points, before, strict=True)
+        if last is None or (point.committed, point.cap) != (last.committed, last.cap)
+    ][-_ROWS:]
+    figure = new_figure(WIDE[0], 1.3 + 0.3 * len(changes))
+    axes = figure.add_subplot(xlabel="ε")
+    rows = range(len(changes))
+    for row, (point, base) in zip(rows, changes, strict=True):
+        axes.barh(row, base, color=PURPLE, alpha=0.25, height=0.7)
+        added = point.committed - base
+        style = {"color": PURPLE} if added >= 0 else {"facecolor": "white", "edgecolor": PURPLE, "hatch": "///"}
+        axes.barh(row, added, left=base, height=0.7, **style)
+        axes.annotate(f"{point.committed:g}", (max(point.committed, base), row), xytext=(5, 0), textcoords="offset points", va="center")
+    if any(point.cap is not None for point, _ in changes):
+        caps = [math.nan if point.cap is None else point.cap for point, _ in changes for _ in range(2)]
+        edges = [row + side for row in rows for side in (-0.5, 0.5)]
+        axes.plot(caps, edges, color=RED, linestyle="--", linewidth=2, label="cap")
+    axes.barh(0, 0, color=PURPLE, label="committed by the event")
+    axes.barh(0, 0, color=PURPLE, alpha=0.25, label="committed before")
+    axes.set_yticks(rows, [f"{point.moment:%Y-%m-%d}  {_event_name(point)}" for point, _ in changes])
+    axes.set_ylim(len(changes) - 0.5, -0.5)
+    axes.set_xlim(left=0.0)
+    axes.grid(visible=False, axis="y")
+    axes.margins(x=0.12)
+    figure.legend(loc="outside upper left", ncols=3)
     return figure
+
+
+def _event_name(point: Point) -> str:
+    """Return a short name of an event: what happened, or the search that was opened."""
+    name = point.name if len(point.name) <= _LETTERS else f"{point.name[: _LETTERS - 13]}…{point.name[-12:]}"
+    if point.what == "opened" or not point.what:
+        return name
+    return f"{name} {point.what}" if name else f"{point.what} set"
 
 
 def sureness(epsilon: float) -> str:
@@ -110,6 +130,28 @@ def _headline(amounts: Amounts | None) -> tuple[str, list[str]]:
     return f"ε = {amounts['epsilon']:g}", [f"at δ = {amounts['delta']:g}"]
 
 
+def _bars(values: Values) -> list[tuple[str, list[tuple[str, float, str]], str]]:
+    """Return a name, parts and a total for a bar of the whole cap and one for each share of it, by ε; none without a cap."""
+    cap = values["cap"]
+    if cap is None:
+        return []
+    whole, total = f"the cap, ε = {cap['epsilon']:g}", values["committed"]["epsilon"]
+    most = max(cap["epsilon"], total)
+    bars = [
+        ("All searches together", [("committed", total / most, f"ε = {total:g}"), ("left", 1 - total / most, f"ε = {max(most - total, 0):g}")], whole)
+    ]
+    for share in values["shares"] if values["divided"] else ():
+        used = share["committed"]["epsilon"]
+        granted = share["granted"]["epsilon"] if share["granted"] else 0.0
+        rest = max(granted - used, 0.0)
+        parts = [
+            ("committed", min(used / most, 1.0), f"ε = {used:g}"),
+            ("granted", min(rest / most, 1.0), f"and not used: ε = {rest:g}"),
+        ]
+        bars.append((share["user"], parts, whole))
+    return bars
+
+
 def _share_cells(share: Values) -> list[str]:
     granted = share["granted"]
     revoked = granted is not None and not share_in_force(granted)
@@ -131,6 +173,8 @@ def _search_cells(search: Values) -> list[str]:
     return [
         search["search"],
         search["user"] or "not recorded",
+        search["purpose"] or "not stated",
+        search["contact"] or "not stated",
         search["unit"],
         f"{search['epsilon']:g}",
         f"{search['delta']:g}",
