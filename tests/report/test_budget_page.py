@@ -70,7 +70,15 @@ def test_every_entry_of_the_ledger_is_on_the_page() -> None:
         "purpose": "triage of letters",
         "contact": "ann@example.org",
     }
-    second |= {"search": "sweep-b", "user": None, "purpose": "", "contact": "", "counts": False, "status": "closed", "validation": None}
+    second |= {
+        "search": "sweep-b",
+        "user": None,
+        "purpose": "",
+        "contact": "",
+        "counts": False,
+        "status": "closed",
+        "validation": None,
+    }
     shares = [
         {"user": "ann", "granted": pair, "committed": pair, "left": {"epsilon": 0.125, "delta": 4e-7}},
         {"user": "bob", "granted": {"epsilon": 0.0, "delta": 0.0}, "committed": pair, "left": None},
@@ -82,9 +90,11 @@ def test_every_entry_of_the_ledger_is_on_the_page() -> None:
     ]
     words = page_words(searches=[first, second], shares=shares, history=history)
     for expected in (
-        "sweep-a ann triage of letters ann@example.org record 1.25 2e-06 2026-03-02 09:00:00 open 17 composition: 1 000 steps",
+        "sweep-a ann triage of letters ann@example.org record 1.25 2e-06 2026-03-02 09:00:00 open 17",
+        "composition: 1 000 steps",
         "validation ε = 1, δ = 1e-06",
-        "sweep-b not recorded not stated not stated", "closed", "took no step, so it counts as 0", "1 counts against the cap",
+        "sweep-b not recorded not stated not stated", "closed", "took no step, so it counts as 0",
+        "1 counts against the cap",
         "ann 0.375 3e-07 0.375 3e-07 0.125 4e-07", "bob share revoked – 0.375 3e-07 – –", "cyd – – 0.375 3e-07 – –",
         *(f"2026-03-0{day} – ann event {day} {day / 8:g} 1e-05" for day in range(1, 6)),
         "ab" * 32, "entries 7", "id of the ledger id", "as of 2026-03-09 09:00:00 UTC",

@@ -1,4 +1,4 @@
-"""Interactive charts have the numbers that they are given, tell states and sweeps apart by shape, and hide no stopped trial."""
+"""Interactive charts have the numbers that they are given, tell states apart by shape, and hide no stopped trial."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def points(chart: Chart | None) -> dict[str, list[tuple[Any, Any]]]:
 def test_every_scored_trial_is_a_point_of_its_state_with_its_step_and_its_error() -> None:
     chart = scores_chart([SHOWN])
     assert points(chart) == {
-        "complete": [(0, 0.5)], "pruned": [(2, 0.8)], "winner": [(1, 0.9)], "best so far": [(0, 0.5), (1, 0.9), (3, 0.9)],
+        "complete": [(0, 0.5)], "pruned": [(2, 0.8)], "winner": [(1, 0.9)],
+        "best so far": [(0, 0.5), (1, 0.9), (3, 0.9)],
     }  # fmt: skip
     assert chart is not None
     by_name = {trace["name"]: trace for trace in chart["data"]}
@@ -124,7 +125,8 @@ def test_the_ranking_names_the_trials_within_the_error() -> None:
         row(3, 0.95, "pruned", error=0.02),
     ]
     assert points(ranking_chart(report(*rows, tied=(2,)))) == {
-        "winner": [("1", 0.9)], "within one standard error of the difference": [("2", 0.89)], "other complete trials": [("0", 0.7)],
+        "winner": [("1", 0.9)], "within one standard error of the difference": [("2", 0.89)],
+        "other complete trials": [("0", 0.7)],
     }  # fmt: skip
     assert ranking_chart(report(row(0), row(1))) is None, "no error is known"
 

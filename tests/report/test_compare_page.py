@@ -60,7 +60,8 @@ def test_several_sweeps_share_the_scale_on_which_values_were_drawn() -> None:
     changes = {"domains": {"learning_rate": LogUniform(0.001, 1.0)}, "searched": ("learning_rate", "schedule")}
     shown = (of(1.0, 0.8, "a", **changes), of(1.0, 0.6, "b", **changes))
     scores = chart("learning_rate", *shown)
-    assert list(zip(scores["data"][0]["x"], scores["data"][0]["y"], scores["data"][0]["marker"]["symbol"], strict=True)) == [
+    marks = scores["data"][0]
+    assert list(zip(marks["x"], marks["y"], marks["marker"]["symbol"], strict=True)) == [
         (1.0, 0.4, "circle"), (0.1, 0.8, "star"), (0.01, 0.01, "circle-open")
     ]  # fmt: skip
     assert scores["layout"]["xaxis"]["type"] == "log"

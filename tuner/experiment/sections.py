@@ -256,8 +256,8 @@ class PrivacySection(Section):
         order: Rényi order of the fixed_order filter. auto chooses the best order for the plan.
         noise_multiplier: a number or a domain to search. auto chooses the smallest noise with which the planned trials
             fit the budget.
-        purpose: what the search is for, in the analyst's words. It is stored in the ledger for the data protection officer.
-        contact: who answers questions about the search, for example a mail address. It is stored in the ledger too.
+        purpose: what the search is for, in the analyst's words. The ledger stores it for the data protection officer.
+        contact: who answers questions about the search, for example a mail address. The ledger stores it too.
         private: False is for studies without privacy, whose models cannot be exported as private.
         noise_seed: seed of the noise, allowed only with `private: false`.
     """

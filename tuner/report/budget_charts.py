@@ -52,12 +52,16 @@ def guarantees_chart(reports: Reports) -> Chart | None:
         said = [report.sweep, f"guaranteed ε {format_value(epsilon)} of the whole search"]
         traces.append(
             {
-                "mode": "markers", "x": [x], "y": [score], "name": escape(report.sweep), "hoverinfo": "text",
+                "mode": "markers",
+                "x": [x],
+                "y": [score],
+                "name": escape(report.sweep),
+                "hoverinfo": "text",
                 "error_y": {"array": [winner.error or 0.0], "thickness": 1.2, "width": 3},
                 "hovertext": ["<br>".join([*map(escape, said), hover(winner, report)])],
                 "marker": {"size": 11, "color": colour, "symbol": symbol},
             }
-        )  # fmt: skip
+        )
     chart = make_chart("score against guaranteed ε", traces, x="guaranteed ε of the whole search", y=reports[0].metric)
     chart["note"] = "Each mark is the winner of a sweep. Vertical lines are standard errors."
     if max(many.values()) > 1:
@@ -104,10 +108,13 @@ def spending_chart(spending: Spending, metric: str) -> Chart | None:
         ]
         traces.append(
             {
-                **line(places, best, name, colour, shape="hv", dash=dash), "mode": "lines+markers", "hovertext": said,
-                "hoverinfo": "text", "marker": {"symbol": symbol, "size": 7},
+                **line(places, best, name, colour, shape="hv", dash=dash),
+                "mode": "lines+markers",
+                "hovertext": said,
+                "hoverinfo": "text",
+                "marker": {"symbol": symbol, "size": 7},
             }
-        )  # fmt: skip
+        )
     most = max(value for value in (*spent, *whole) if value is not None)
     x = "ε spent (an estimate, no guarantee)" if spending.with_epsilon else "steps"
     chart = make_chart(f"best {metric} by what was spent", traces, x=x, y=f"best {metric}")
@@ -116,9 +123,16 @@ def spending_chart(spending: Spending, metric: str) -> Chart | None:
     if spending.with_epsilon and spending.cap is not None and spending.cap <= 1.5 * most:
         traces.append(key("the cap", "line-ns-open", {"color": RED, "dash": "dot", "width": 2}, mode="lines"))
         chart["layout"]["shapes"] = [
-            {"type": "line", "x0": spending.cap, "x1": spending.cap, "y0": 0, "y1": 1, "yref": "paper",
-             "line": {"color": RED, "dash": "dot", "width": 2}},
-        ]  # fmt: skip
+            {
+                "type": "line",
+                "x0": spending.cap,
+                "x1": spending.cap,
+                "y0": 0,
+                "y1": 1,
+                "yref": "paper",
+                "line": {"color": RED, "dash": "dot", "width": 2},
+            },
+        ]
         chart["layout"]["xaxis"] |= {"range": [0, 1.04 * max(most, spending.cap)]}
     return chart
 
@@ -140,11 +154,17 @@ def charges_chart(report: SweepReport) -> Chart | None:
     ends = [numbers[0] - 0.5, numbers[-1] + 0.5]
     traces = [
         {
-            "type": "bar", "x": numbers, "y": shares, "name": "leased by this trial and all earlier ones", "hovertext": said,
-            "hoverinfo": "text", "marker": {"color": PURPLE}, "textposition": "none",
+            "type": "bar",
+            "x": numbers,
+            "y": shares,
+            "name": "leased by this trial and all earlier ones",
+            "hovertext": said,
+            "hoverinfo": "text",
+            "marker": {"color": PURPLE},
+            "textposition": "none",
         },
         line(ends, [1.0, 1.0], "the cap", RED, dash="dash"),
-    ]  # fmt: skip
+    ]
     if budget.reserved > 0:
         top = shares[-1] + budget.reserved
         traces.append(line(ends, [top, top], "leased and reserved", ORANGE, dash="dot"))
@@ -152,8 +172,8 @@ def charges_chart(report: SweepReport) -> Chart | None:
     chart["layout"]["yaxis"] |= {"tickformat": ".0%", "range": [0, 1.06]}
     chart["layout"]["xaxis"] |= {"tickformat": "d", **({"dtick": 1} if len(numbers) <= 25 else {})}
     chart["note"] = (
-        "The ledger stores days and no times, because durations could reveal something about records. So the order of the "
-        "trials takes the place of time."
+        "The ledger stores days and no times, because durations could reveal something about records. So the order of "
+        "the trials takes the place of time."
     )
     return chart
 
@@ -170,14 +190,23 @@ def price_chart(rows: Sequence[CandidateRow]) -> Chart | None:
             prices = [row.price for row in group if row.price is not None]
             traces.append(
                 {
-                    "type": "bar", "orientation": "h", "name": name, "y": [escape(row.title) for row in group],
+                    "type": "bar",
+                    "orientation": "h",
+                    "name": name,
+                    "y": [escape(row.title) for row in group],
                     "x": [price.value for price in prices],
-                    "error_x": {"array": [price.error for price in prices], "color": GREY, "thickness": 1.2, "width": 3},
+                    "error_x": {
+                        "array": [price.error for price in prices],
+                        "color": GREY,
+                        "thickness": 1.2,
+                        "width": 3,
+                    },
                     "marker": {"color": colour, "pattern": {"shape": pattern, "bgcolor": "#ffffff", "fgcolor": colour}},
-                    "hovertext": [f"{price.value:.2f} ± {price.error:.2f} points" for price in prices], "hoverinfo": "text",
+                    "hovertext": [f"{price.value:.2f} ± {price.error:.2f} points" for price in prices],
+                    "hoverinfo": "text",
                     "textposition": "none",
                 }
-            )  # fmt: skip
+            )
     chart = make_chart("expected price of search", traces, x="points of accuracy, ± standard error", y="")
     chart["layout"]["yaxis"] |= {"type": "category", "categoryarray": [escape(row.title) for row in known]}
     chart["layout"]["height"] = 150 + 42 * len(known)

@@ -22,7 +22,7 @@ Amounts = Mapping[str, float]
 
 _LARGE = 4.6  # above this ε, an observer can become more than 99 % sure
 _ROWS = 60  # events at most in the chart
-_LETTERS = 40  # of a name in it
+_LETTERS = 30  # of a name in it
 _HIDDEN = "not shown, because its growth could reveal when a sealed search ended"
 
 
@@ -38,7 +38,8 @@ def budget_page(values: Values, points: Sequence[Point]) -> str:
         person="person (with all records of that person)" if values["unit"] == "user" else "record",
         sure="" if holds is None else sureness(holds["epsilon"]),
         large=holds is not None and holds["epsilon"] > _LARGE,
-        picture=figure and page_picture(figure, "Committed ε after each event, and the cap. The history lists the numbers."),
+        picture=figure
+        and page_picture(figure, "Committed ε after each event, and the cap. The history lists the numbers."),
         shares=[_share_cells(share) for share in values["shares"]],
         bars=_bars(values),
         all_revoked=not any(share_in_force(share["granted"]) for share in values["shares"]),
@@ -69,21 +70,31 @@ def budget_chart(points: Sequence[Point]) -> Figure | None:
     for row, (point, base) in zip(rows, changes, strict=True):
         axes.barh(row, base, color=PURPLE, alpha=0.25, height=0.7)
         added = point.committed - base
-        style = {"color": PURPLE} if added >= 0 else {"facecolor": "white", "edgecolor": PURPLE, "hatch": "///"}
+        style: dict[str, Any] = (
+            {"color": PURPLE} if added >= 0 else {"facecolor": "white", "edgecolor": PURPLE, "hatch": "///"}
+        )
         axes.barh(row, added, left=base, height=0.7, **style)
-        axes.annotate(f"{point.committed:g}", (max(point.committed, base), row), xytext=(5, 0), textcoords="offset points", va="center")
+        axes.annotate(
+            f"{point.committed:g}",
+            (max(point.committed, base), row),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+        )
     if any(point.cap is not None for point, _ in changes):
         caps = [math.nan if point.cap is None else point.cap for point, _ in changes for _ in range(2)]
         edges = [row + side for row in rows for side in (-0.5, 0.5)]
         axes.plot(caps, edges, color=RED, linestyle="--", linewidth=2, label="cap")
     axes.barh(0, 0, color=PURPLE, label="committed by the event")
     axes.barh(0, 0, color=PURPLE, alpha=0.25, label="committed before")
+    if any(point.committed < base for point, base in changes):
+        axes.barh(0, 0, facecolor="white", edgecolor=PURPLE, hatch="///", label="given back")
     axes.set_yticks(rows, [f"{point.moment:%Y-%m-%d}  {_event_name(point)}" for point, _ in changes])
     axes.set_ylim(len(changes) - 0.5, -0.5)
     axes.set_xlim(left=0.0)
     axes.grid(visible=False, axis="y")
     axes.margins(x=0.12)
-    figure.legend(loc="outside upper left", ncols=3)
+    figure.legend(loc="outside upper left", ncols=4)
     return figure
 
 
@@ -131,14 +142,21 @@ def _headline(amounts: Amounts | None) -> tuple[str, list[str]]:
 
 
 def _bars(values: Values) -> list[tuple[str, list[tuple[str, float, str]], str]]:
-    """Return a name, parts and a total for a bar of the whole cap and one for each share of it, by ε; none without a cap."""
+    """Return a name, parts and a total for a bar of all searches and one of each share of the cap, by ε."""
     cap = values["cap"]
     if cap is None:
         return []
     whole, total = f"the cap, ε = {cap['epsilon']:g}", values["committed"]["epsilon"]
     most = max(cap["epsilon"], total)
     bars = [
-        ("All searches together", [("committed", total / most, f"ε = {total:g}"), ("left", 1 - total / most, f"ε = {max(most - total, 0):g}")], whole)
+        (
+            "All searches together",
+            [
+                ("committed", total / most, f"ε = {total:g}"),
+                ("left", 1 - total / most, f"ε = {max(most - total, 0):g}"),
+            ],
+            whole,
+        )
     ]
     for share in values["shares"] if values["divided"] else ():
         used = share["committed"]["epsilon"]

@@ -1,7 +1,7 @@
 """Interactive charts of trials, of one sweep or of several on the same records, as data for the browser's plotly.
 
-Each chart has a name, a note, plotly traces and a layout: https://plotly.com/javascript/reference. Nothing is drawn here.
-Optuna's own plots are not used: they leave out every trial that was pruned, know no standard error, and count the
+Each chart has a name, a note, plotly traces and a layout: https://plotly.com/javascript/reference. Nothing is drawn
+here. Optuna's own plots are not used: they leave out every trial that was pruned, know no standard error, and count the
 committed run, which has other noise, as a trial of the search.
 """
 
@@ -57,9 +57,13 @@ _STATES = {
 """Symbol and colour of each state of a trial, where one sweep is shown. They differ in shape as well as in colour."""
 _WHOLE = ("complete", "committed run", "winner")
 _SWEEPS = (
-    ("circle", BLUE, "solid"), ("square", ORANGE, "dash"), ("diamond", GREEN, "dashdot"), ("triangle-up", PURPLE, "longdash"),
-    ("triangle-down", RED, "dot"), ("pentagon", GREY, "longdashdot"),
-)  # fmt: skip
+    ("circle", BLUE, "solid"),
+    ("square", ORANGE, "dash"),
+    ("diamond", GREEN, "dashdot"),
+    ("triangle-up", PURPLE, "longdash"),
+    ("triangle-down", RED, "dot"),
+    ("pentagon", GREY, "longdashdot"),
+)
 """Symbol, colour and dash of each sweep, where several are shown. A trial that is not complete is hollow."""
 _LABELLED = 15  # stopped trials; with more, the steps next to their marks cannot be read
 _RANKED = 40  # trials
@@ -109,16 +113,21 @@ def learning_curves(reports: Reports) -> Chart | None:
             own = ["circle-open"] * (len(trial.curve) - 1) if len(reports) == 1 else []
             traces.append(
                 {
-                    "mode": "lines+markers", "x": [step for step, _ in trial.curve], "y": [score for _, score in trial.curve],
-                    "text": [hover(trial, report, at=place) for place in range(len(trial.curve))], "hoverinfo": "text",
+                    "mode": "lines+markers",
+                    "x": [step for step, _ in trial.curve],
+                    "y": [score for _, score in trial.curve],
+                    "text": [hover(trial, report, at=place) for place in range(len(trial.curve))],
+                    "hoverinfo": "text",
                     "line": {"color": colour, "dash": dash, "width": 3 if trial is report.winner else 1.2},
                     "marker": {
-                        "symbol": [*(own or [symbol] * (len(trial.curve) - 1)), symbol], "color": colour,
+                        "symbol": [*(own or [symbol] * (len(trial.curve) - 1)), symbol],
+                        "color": colour,
                         "size": [*([4] * (len(trial.curve) - 1)), 12 if trial is report.winner else 8],
                     },
-                    "showlegend": False, "legendgroup": series_of(reports, report, trial),
+                    "showlegend": False,
+                    "legendgroup": series_of(reports, report, trial),
                 }
-            )  # fmt: skip
+            )
     if not traces:
         return None
     traces += keys(reports, traces)
@@ -147,13 +156,18 @@ def ranking_chart(report: SweepReport) -> Chart | None:
     looks = (("star", GREEN, 14), ("diamond", PURPLE, 9), ("circle", BLUE, 8))
     traces = [
         {
-            "mode": "markers", "name": name, "x": [str(trial.number) for trial in group], "y": [trial.score for trial in group],
-            "error_y": _bars(group), "text": [hover(trial, report) for trial in group], "hoverinfo": "text",
+            "mode": "markers",
+            "name": name,
+            "x": [str(trial.number) for trial in group],
+            "y": [trial.score for trial in group],
+            "error_y": _bars(group),
+            "text": [hover(trial, report) for trial in group],
+            "hoverinfo": "text",
             "marker": {"symbol": symbol, "color": colour, "size": size},
         }
         for (name, group), (symbol, colour, size) in zip(groups.items(), looks, strict=True)
         if group
-    ]  # fmt: skip
+    ]
     chart = make_chart("complete trials and their standard errors", traces, x="trial, the best first", y=report.metric)
     chart["layout"]["xaxis"] |= {"type": "category", "categoryarray": [str(trial.number) for trial in shown]}
     chart["note"] = (
@@ -166,7 +180,7 @@ def ranking_chart(report: SweepReport) -> Chart | None:
 def marks(
     title: str, reports: Reports, x: str, place: Callable[[TrialRow], Place], *, labelled: bool = False
 ) -> Chart | None:
-    """Return the last score of each trial at the given place. One series a state of one sweep, or one a sweep of several."""
+    """Return the last score of each trial at the given place. A series is a state of one sweep, or one of several sweeps."""
     series: dict[str, list[tuple[SweepReport, TrialRow, Place]]] = {}
     for report in reports:
         for trial in report.trials:
@@ -180,19 +194,30 @@ def marks(
         looks = [look(reports, report, trial) for report, trial, _ in group]
         traces.append(
             {
-                "mode": "markers+text" if labelled else "markers", "name": escape(name), "legendgroup": name,
-                "x": [at for *_, at in group], "y": [trial.score for _, trial, _ in group],
+                "mode": "markers+text" if labelled else "markers",
+                "name": escape(name),
+                "legendgroup": name,
+                "x": [at for *_, at in group],
+                "y": [trial.score for _, trial, _ in group],
                 "error_y": _bars([trial for _, trial, _ in group]),
-                "hovertext": [hover(trial, report) for report, trial, _ in group], "hoverinfo": "text",
+                "hovertext": [hover(trial, report) for report, trial, _ in group],
+                "hoverinfo": "text",
                 "text": [_at_step(trial) if labelled else "" for _, trial, _ in group],
-                "textposition": "bottom right", "cliponaxis": False, "textfont": {"size": 10, "color": GREY}, "showlegend": len(reports) == 1,
+                "textposition": "bottom right",
+                "cliponaxis": False,
+                "textfont": {"size": 10, "color": GREY},
+                "showlegend": len(reports) == 1,
                 "marker": {
-                    "symbol": [symbol for symbol, *_ in looks], "color": [colour for _, colour, _ in looks],
+                    "symbol": [symbol for symbol, *_ in looks],
+                    "color": [colour for _, colour, _ in looks],
                     "line": {"width": 2, "color": [colour for _, colour, _ in looks]},
-                    "size": [15 if symbol == "star" else _size(trial) for (symbol, *_), (_, trial, _) in zip(looks, group, strict=True)],
+                    "size": [
+                        15 if symbol == "star" else _size(trial)
+                        for (symbol, *_), (_, trial, _) in zip(looks, group, strict=True)
+                    ],
                 },
             }
-        )  # fmt: skip
+        )
     if not traces:
         return None
     if len(reports) > 1:
@@ -208,12 +233,26 @@ def marks(
 def make_chart(name: str, traces: list[dict[str, Any]], *, x: str, y: str) -> Chart:
     """Return a chart in the common style. Names are escaped, because plotly reads some markup."""
     layout = {
-        "template": "none", "margin": {"t": 12, "r": 16, "l": 50, "b": 40}, "hovermode": "closest", "height": 380,
-        "font": {"family": "system-ui, sans-serif", "size": 12, "color": GREY}, "hoverlabel": {"align": "left"},
+        "template": "none",
+        "margin": {"t": 12, "r": 16, "l": 50, "b": 40},
+        "hovermode": "closest",
+        "height": 380,
+        "font": {"family": "system-ui, sans-serif", "size": 12, "color": GREY},
+        "hoverlabel": {"align": "left"},
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        "xaxis": {"title": {"text": escape(x), "standoff": 8}, "automargin": True, "zeroline": False, "gridcolor": "#e1e5ea"},
-        "yaxis": {"title": {"text": escape(y), "standoff": 8}, "automargin": True, "zeroline": False, "gridcolor": "#e1e5ea"},
-    }  # fmt: skip
+        "xaxis": {
+            "title": {"text": escape(x), "standoff": 8},
+            "automargin": True,
+            "zeroline": False,
+            "gridcolor": "#e1e5ea",
+        },
+        "yaxis": {
+            "title": {"text": escape(y), "standoff": 8},
+            "automargin": True,
+            "zeroline": False,
+            "gridcolor": "#e1e5ea",
+        },
+    }
     return {"name": name, "note": "", "data": traces, "layout": layout}
 
 
@@ -262,10 +301,15 @@ def _bars(trials: Iterable[TrialRow]) -> dict[str, Any]:
 def line(
     x: list[Any], y: list[Any], name: str, colour: str, *, shape: str = "linear", dash: str = "solid"
 ) -> dict[str, Any]:
+    """Return a trace of a line without hover."""
     return {
-        "mode": "lines", "x": x, "y": y, "name": name, "hoverinfo": "skip",
+        "mode": "lines",
+        "x": x,
+        "y": y,
+        "name": name,
+        "hoverinfo": "skip",
         "line": {"color": colour, "shape": shape, "dash": dash, "width": 1.6},
-    }  # fmt: skip
+    }
 
 
 def key(name: str, symbol: str, line: dict[str, Any], *, mode: str = "lines+markers") -> dict[str, Any]:
@@ -311,4 +355,5 @@ def look(reports: Reports, report: SweepReport, trial: TrialRow, *, star: bool =
 
 
 def metric_of(reports: Reports) -> str:
+    """Return the name of the metric, or of all metrics."""
     return " or ".join(dict.fromkeys(report.metric for report in reports))

@@ -105,7 +105,12 @@ def curve_plot(picture: CurvePicture, metric: str) -> Chart | None:
         heights = [bottom if p.score is None else min(max(p.score, bottom), top) for p in group]
         traces.append(
             {
-                "mode": "markers", "name": state, "cliponaxis": False, "x": [place(p.value) for p in group], "y": heights, "hoverinfo": "text",
+                "mode": "markers",
+                "name": state,
+                "cliponaxis": False,
+                "x": [place(p.value) for p in group],
+                "y": heights,
+                "hoverinfo": "text",
                 "hovertext": [
                     f"trial {p.trial}, {p.state}<br>{escape(picture.parameter)} {format_value(p.value)}<br>"
                     f"{escape(metric)} {format_value(p.score)} after {p.fraction:.0%} of its steps"
@@ -113,26 +118,41 @@ def curve_plot(picture: CurvePicture, metric: str) -> Chart | None:
                 ],
                 "marker": {
                     "symbol": [
-                        _SYMBOLS.get(state, "square-open") if p.score in (None, height)
-                        else "triangle-down" if height == bottom else "triangle-up"
+                        _SYMBOLS.get(state, "square-open")
+                        if p.score in (None, height)
+                        else "triangle-down"
+                        if height == bottom
+                        else "triangle-up"
                         for p, height in zip(group, heights, strict=True)
                     ],
-                    "color": _MARKS.get(state, _MARKS["running"])["color"], "line": {"width": 2},
+                    "color": _MARKS.get(state, _MARKS["running"])["color"],
+                    "line": {"width": 2},
                     "size": [15 if state == "best" else 6 + 6 * math.sqrt(p.fraction) for p in group],
                 },
             }
-        )  # fmt: skip
+        )
     chart = make_chart("trials and the estimated curve", traces, x=picture.parameter, y=metric)
     ticks = axis_ticks(picture)
     chart["layout"]["xaxis"] |= {
-        "range": [-0.03, 1.03], "tickvals": [place(value) for value in ticks], "ticktext": [f"{value:.6g}" for value in ticks]
-    }  # fmt: skip
+        "range": [-0.03, 1.03],
+        "tickvals": [place(value) for value in ticks],
+        "ticktext": [f"{value:.6g}" for value in ticks],
+    }
     chart["layout"]["yaxis"]["range"] = [bottom, top]
     chart["layout"]["shapes"] = [
-        {"type": "rect", "x0": left, "x1": right, "y0": 0, "y1": 1, "yref": "paper", "fillcolor": f"{GREY}26",
-         "line": {"width": 0}, "layer": "below"}
+        {
+            "type": "rect",
+            "x0": left,
+            "x1": right,
+            "y0": 0,
+            "y1": 1,
+            "yref": "paper",
+            "fillcolor": f"{GREY}26",
+            "line": {"width": 0},
+            "layer": "below",
+        }
         for left, right in _excluded(picture)
-    ]  # fmt: skip
+    ]
     chart["note"] = "A mark is larger the more steps the trial took. A triangle at the edge is a score beyond the axis."
     if chart["layout"]["shapes"]:
         chart["note"] += f" Shaded is what is excluded: the best value is {picture.where}."

@@ -63,18 +63,36 @@ def pair_chart(reports: Reports, first: str, second: str) -> Chart | None:
     for name, group, coloured in (("not complete", others, False), ("complete", complete, True)):
         traces.append(
             {
-                "mode": "markers", "name": name, "x": [x for *_, x, _ in group], "y": [y for *_, y in group],
-                "text": [hover(trial, report) for report, trial, _, _ in group], "hoverinfo": "text", "showlegend": False,
+                "mode": "markers",
+                "name": name,
+                "x": [x for *_, x, _ in group],
+                "y": [y for *_, y in group],
+                "text": [hover(trial, report) for report, trial, _, _ in group],
+                "hoverinfo": "text",
+                "showlegend": False,
                 "marker": {
                     "symbol": [
-                        "star" if trial is report.winner else look(reports, report, trial)[0] for report, trial, _, _ in group
+                        "star" if trial is report.winner else look(reports, report, trial)[0]
+                        for report, trial, _, _ in group
                     ],
                     "size": [17 if trial is report.winner else 10 for report, trial, _, _ in group],
-                    **({"color": heights, **colours, "showscale": True, "line": {"width": 1.2, "color": "#ffffff"},
-                        "colorbar": {"title": {"text": escape(metric_of(reports)), "side": "right"}, "thickness": 14}} if coloured else {"color": GREY}),
+                    **(
+                        {
+                            "color": heights,
+                            **colours,
+                            "showscale": True,
+                            "line": {"width": 1.2, "color": "#ffffff"},
+                            "colorbar": {
+                                "title": {"text": escape(metric_of(reports)), "side": "right"},
+                                "thickness": 14,
+                            },
+                        }
+                        if coloured
+                        else {"color": GREY}
+                    ),
                 },
             }
-        )  # fmt: skip
+        )
     if len(reports) > 1:
         groups = [{"legendgroup": report.sweep} for report in reports if any(each is report for each, *_ in placed)]
         traces += [
@@ -111,12 +129,20 @@ def _surface(points: Sequence[tuple[Any, Any, float | None]], logs: Sequence[boo
     x, y = ((low[i] + wide[i] * axis).tolist() for i in (0, 1))
     return [
         {
-            "type": "contour", "x": [10.0**v for v in x] if logs[0] else x, "y": [10.0**v for v in y] if logs[1] else y,
-            "z": [[float(f"{v:.4g}") if math.isfinite(v) else None for v in row] for row in heights.tolist()], "colorscale": "Viridis",
-            "zmin": min(scores), "zmax": max(scores), "showscale": False,
-            "contours": {"coloring": "fill", "showlabels": True}, "line": {"width": 0.6}, "hoverinfo": "skip", "opacity": 0.75,
+            "type": "contour",
+            "x": [10.0**v for v in x] if logs[0] else x,
+            "y": [10.0**v for v in y] if logs[1] else y,
+            "z": [[float(f"{v:.4g}") if math.isfinite(v) else None for v in row] for row in heights.tolist()],
+            "colorscale": "Viridis",
+            "zmin": min(scores),
+            "zmax": max(scores),
+            "showscale": False,
+            "contours": {"coloring": "fill", "showlabels": True},
+            "line": {"width": 0.6},
+            "hoverinfo": "skip",
+            "opacity": 0.75,
         }
-    ]  # fmt: skip
+    ]
 
 
 def parallel_chart(reports: Reports, names: Sequence[str]) -> Chart | None:
@@ -141,12 +167,17 @@ def parallel_chart(reports: Reports, names: Sequence[str]) -> Chart | None:
         symbol, colour, dash = look(reports, report, trial)
         traces.append(
             {
-                "mode": "lines+markers", "x": list(range(len(axes))), "y": [column[at] for column in columns],
-                "text": [hover(trial, report)] * len(axes), "hoverinfo": "text", "showlegend": False,
+                "mode": "lines+markers",
+                "x": list(range(len(axes))),
+                "y": [column[at] for column in columns],
+                "text": [hover(trial, report)] * len(axes),
+                "hoverinfo": "text",
+                "showlegend": False,
                 "line": {"color": colour, "dash": dash, "width": 3.5 if trial is report.winner else 1.2},
-                "marker": {"symbol": symbol, "color": colour, "size": 5}, "legendgroup": series_of(reports, report, trial),
+                "marker": {"symbol": symbol, "color": colour, "size": 5},
+                "legendgroup": series_of(reports, report, trial),
             }
-        )  # fmt: skip
+        )
     traces += keys(reports, traces)
     chart = make_chart("parallel coordinates", traces, x="", y="")
     chart["layout"]["xaxis"] |= {
@@ -168,9 +199,16 @@ def importance_chart(report: SweepReport) -> Chart | None:
     names = sorted(report.importances, key=lambda name: report.importances[name])
     shares = [report.importances[name] for name in names]
     trace = {
-        "type": "bar", "orientation": "h", "x": shares, "y": list(map(escape, names)), "marker": {"color": BLUE},
-        "text": [f"{share:.0%}" for share in shares], "textposition": "outside", "cliponaxis": False, "hoverinfo": "x+y",
-    }  # fmt: skip
+        "type": "bar",
+        "orientation": "h",
+        "x": shares,
+        "y": list(map(escape, names)),
+        "marker": {"color": BLUE},
+        "text": [f"{share:.0%}" for share in shares],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hoverinfo": "x+y",
+    }
     chart = make_chart("importance of the parameters", [trace], x="share of the variance", y="")
     chart["layout"]["xaxis"] |= {"range": [0, min(1.0, max(shares) * 1.15)], "tickformat": ".0%"}
     chart["layout"]["yaxis"] |= {"type": "category"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from tuner.report.card_html import card_html
 from tuner.report.budget_charts import charges_chart, epsilon_chart, price_chart, spending_chart
+from tuner.report.card_html import card_html
 from tuner.report.charts import learning_curves, ranking_chart, scores_chart
 from tuner.report.curve_chart import curve_chart, curve_plot
 from tuner.report.interactive import Places, interactive_page

@@ -92,8 +92,8 @@ class Ledger(OwnersLedger):
                 refused.
             division: how the records are divided among users, if the unit is a user. Records that earlier searches have
                 too must belong to the same users.
-            details: notes on the search, as plain JSON. The key `own` says that the records are the user's own; `purpose`
-                and `contact` are shown to the data protection officer.
+            details: notes on the search, as plain JSON. The key `own` says that the records are the user's own. The
+                data protection officer sees `purpose` and `contact`.
             blocks: other data sets on which the whole claim counts too (`blocks.py`). If one of them refuses, nothing
                 is opened.
 
