@@ -1,8 +1,8 @@
 """Interactive charts of trials, of one sweep or of several on the same records, as data for the browser's plotly.
 
 Each chart has a name, a note, plotly traces and a layout: https://plotly.com/javascript/reference. Nothing is drawn
-here. Optuna's own plots are not used: they leave out every trial that was pruned, know no standard error, and count the
-committed run, which has other noise, as a trial of the search.
+here. Optuna's own plots are not used: slice and contour leave out what was pruned, none knows a standard error, and
+all count the committed run, which has other noise, as a trial of the search.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def ranking_chart(report: SweepReport) -> Chart | None:
 def marks(
     title: str, reports: Reports, x: str, place: Callable[[TrialRow], Place], *, labelled: bool = False
 ) -> Chart | None:
-    """Return the last score of each trial at the given place. A series is a state of one sweep, or one of several sweeps."""
+    """Return the last score of each trial at the given place. A series is a state of one sweep, or one of the sweeps."""
     series: dict[str, list[tuple[SweepReport, TrialRow, Place]]] = {}
     for report in reports:
         for trial in report.trials:
@@ -239,7 +239,7 @@ def make_chart(name: str, traces: list[dict[str, Any]], *, x: str, y: str) -> Ch
         "height": 380,
         "font": {"family": "system-ui, sans-serif", "size": 12, "color": GREY},
         "hoverlabel": {"align": "left"},
-        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "legend": {"orientation": "h", "itemsizing": "constant", "y": 1.02, "yanchor": "bottom", "x": 0},
         "xaxis": {
             "title": {"text": escape(x), "standoff": 8},
             "automargin": True,

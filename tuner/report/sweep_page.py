@@ -69,6 +69,7 @@ def _trial_values(report: SweepReport, places: Places) -> dict[str, Any]:
             places.place(learning_curves(shown)),
             places.place(ranking_chart(report)),
         ],
+        "importances": [(name, f"{share:.0%}") for name, share in report.importances.items()],
         "parameters": [
             places.place(importance_chart(report)),
             *(places.place(parameter_chart(shown, name)) for name in names),
