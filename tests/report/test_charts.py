@@ -98,7 +98,7 @@ def test_the_axis_of_a_parameter_is_that_of_its_domain(
 
 
 def test_a_surface_is_exact_for_a_plane_empty_outside_and_knows_complete_trials_only() -> None:
-    places = [(0.0, 0.0), (4.0, 0.0), (0.0, 2.0), (1.0, 1.0), (2.0, 0.5)]
+    places = [(0.0, 0.0), (4.0, 0.0), (0.0, 2.0), (1.0, 1.0), (2.0, 0.5), (1.0, 0.5)]
     rows = [row(n, 2 * x - 3 * y, parameters={"x": x, "y": y}) for n, (x, y) in enumerate(places)]
     rows += [
         row(9, 99.0, "pruned", parameters={"x": 4.0, "y": 2.0}),

@@ -74,10 +74,10 @@ def epsilon_chart(reports: Reports) -> Chart | None:
     chart = marks(
         "score by ε of the trial alone", reports, "ε of its own steps (no guarantee)", lambda trial: trial.epsilon
     )
-    if chart is None:
+    known = [trial.epsilon for report in reports for trial in report.trials if trial.epsilon is not None]
+    if chart is None or len(known) < 2:
         return None
     chart["note"] = "What a trial would cost if it were the only one. The guarantee is the cap of the whole search."
-    known = [trial.epsilon for report in reports for trial in report.trials if trial.epsilon is not None]
     apart = _APART * ((max(known) - min(known)) or max(known))
     sweeps = [report.sweep for report in reports]
     for trace in chart["data"] if len(reports) > 1 else ():
@@ -91,7 +91,7 @@ def epsilon_chart(reports: Reports) -> Chart | None:
 def spending_chart(spending: Spending, metric: str) -> Chart | None:
     """Return the best score against the spent ε (or steps). A second line assumes that no trial was stopped."""
     rows = [row for row in spending.rows if row.best is not None]
-    if not rows:
+    if len(rows) < 2:
         return None
     best = [row.best for row in rows]
     spent = [row.epsilon if spending.with_epsilon else row.steps for row in rows]
@@ -143,7 +143,7 @@ def charges_chart(report: SweepReport) -> Chart | None:
     The order of the trials takes the place of time, of which the ledger has the day alone.
     """
     charges, budget = report.charges, report.budget
-    if budget is None or not charges:
+    if budget is None or len(charges) < 2:
         return None
     numbers, shares = [charge.trial for charge in charges], [charge.share for charge in charges]
     said = [

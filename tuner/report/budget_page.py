@@ -191,8 +191,7 @@ def _search_cells(search: Values) -> list[str]:
     return [
         search["search"],
         search["user"] or "not recorded",
-        search["purpose"] or "not stated",
-        search["contact"] or "not stated",
+        "; ".join(words for words in (search["purpose"], search["contact"]) if words) or "not stated",
         search["unit"],
         f"{search['epsilon']:g}",
         f"{search['delta']:g}",

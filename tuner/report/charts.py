@@ -180,7 +180,7 @@ def ranking_chart(report: SweepReport) -> Chart | None:
 def marks(
     title: str, reports: Reports, x: str, place: Callable[[TrialRow], Place], *, labelled: bool = False
 ) -> Chart | None:
-    """Return the last score of each trial at the given place. A series is a state of one sweep, or one of the sweeps."""
+    """Return the last score of each trial at the given place. A series is a state of one sweep or one of several."""
     series: dict[str, list[tuple[SweepReport, TrialRow, Place]]] = {}
     for report in reports:
         for trial in report.trials:
@@ -212,7 +212,7 @@ def marks(
                     "color": [colour for _, colour, _ in looks],
                     "line": {"width": 2, "color": [colour for _, colour, _ in looks]},
                     "size": [
-                        15 if symbol == "star" else _size(trial)
+                        13 if symbol == "star" else _size(trial)
                         for (symbol, *_), (_, trial, _) in zip(looks, group, strict=True)
                     ],
                 },
@@ -239,7 +239,7 @@ def make_chart(name: str, traces: list[dict[str, Any]], *, x: str, y: str) -> Ch
         "height": 380,
         "font": {"family": "system-ui, sans-serif", "size": 12, "color": GREY},
         "hoverlabel": {"align": "left"},
-        "legend": {"orientation": "h", "itemsizing": "constant", "y": 1.02, "yanchor": "bottom", "x": 0},
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         "xaxis": {
             "title": {"text": escape(x), "standoff": 8},
             "automargin": True,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["importance_chart", "pair_chart", "parallel_chart", "parameter_chart"]
 
 _DECADES = 120.0
+_LEAST = 6  # complete trials; with fewer, a surface says nothing
 _GRID = 30  # points along each axis of a surface
 
 
@@ -57,7 +58,7 @@ def pair_chart(reports: Reports, first: str, second: str) -> Chart | None:
     heights = [trial.score for _, trial, _, _ in complete if trial.score is not None]
     colours = {"colorscale": "Viridis", "cmin": min(heights), "cmax": max(heights)}
     traces: list[dict[str, Any]] = []
-    if len(reports) == 1 and all(axis.get("type") != "category" for axis in axes):
+    if len(reports) == 1 and len(complete) >= _LEAST and all(axis.get("type") != "category" for axis in axes):
         traces += _surface([(x, y, trial.score) for _, trial, x, y in complete], logs)
     others = [each for each in placed if each not in complete]
     for name, group, coloured in (("not complete", others, False), ("complete", complete, True)):
