@@ -41,6 +41,8 @@ def test_sweeps_with_one_guarantee_are_next_to_each_other_and_differ_in_shape() 
     assert places[0] + places[1] == 4.0
     assert all("guaranteed ε 2 " in each["hovertext"][0] for each in marks[:2])
     assert len({each["marker"]["symbol"] for each in marks}) == 3
+    (front, *_) = chart("score against guaranteed ε", of(2.0, 0.7, "a"), of(2.0, 0.8, "b"), of(8.0, 0.75, "c"))["data"]
+    assert list(zip(front["x"], front["y"], strict=True)) == [(2.0, 0.8), (8.0, 0.8)], "of one ε, the best counts"
 
 
 def test_scores_of_different_data_sets_are_never_in_one_chart() -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["charges_chart", "epsilon_chart", "guarantees_chart", "price_chart", "spending_chart"]
 
+_TICKS = 8  # values of ε that are written on the axis; with more, plotly chooses
 _APART = 0.012  # distance of two sweeps with the same ε, as a share of the axis
 
 
@@ -34,12 +35,13 @@ def guarantees_chart(reports: Reports) -> Chart | None:
     ]
     if len(points) < 2:
         return None
-    points.sort(key=lambda each: each[0])
+    sign = -1.0 if reports[0].mode == "max" else 1.0
+    points.sort(key=lambda each: (each[0], sign * each[1]))  # of one ε, the best first
     front: list[tuple[float, float]] = []
     for epsilon, score, _, _ in points:
         if is_better(score, front[-1][1] if front else None, mode=reports[0].mode):
             front.append((epsilon, score))
-    front.append((points[-1][0], front[-1][1]))
+    front.append((points[-1][0], front[-1][1]))  # the line ends at the largest ε
     many, beside = Counter(epsilon for epsilon, *_ in points), Counter[float]()
     apart = _APART * ((points[-1][0] - points[0][0]) or 10 * points[0][0])
     traces = [
@@ -63,6 +65,8 @@ def guarantees_chart(reports: Reports) -> Chart | None:
             }
         )
     chart = make_chart("score against guaranteed ε", traces, x="guaranteed ε of the whole search", y=reports[0].metric)
+    if len(many) <= _TICKS:
+        chart["layout"]["xaxis"] |= {"tickvals": list(many), "ticktext": list(map(format_value, many))}
     chart["note"] = "Each mark is the winner of a sweep. Vertical lines are standard errors."
     if max(many.values()) > 1:
         chart["note"] += " Sweeps with the same ε are drawn next to each other."

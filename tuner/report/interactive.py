@@ -1,7 +1,8 @@
 """Pages with interactive charts: one file that loads nothing, and whose policy lets only our two scripts run.
 
 `templates/plotly-cartesian.min.js` is plotly.js 4.1.1, the bundle with contours, unchanged from the npm package
-``plotly.js-cartesian-dist-min``. `templates/interactive.js` draws the charts and sorts the tables.
+``plotly.js-cartesian-dist-min`` (SHA-256 79542150855a52c567260e3137095dbe2b744e6d702a5cabe67da246942fba7a).
+`templates/interactive.js` draws the charts and sorts the tables.
 """
 
 from __future__ import annotations

@@ -103,7 +103,9 @@ def pair_chart(reports: Reports, first: str, second: str) -> Chart | None:
     chart["layout"]["xaxis"] |= axes[0]
     chart["layout"]["yaxis"] |= axes[1]
     chart["note"] = (
-        "Only complete trials have a colour: scores of stopped trials are of earlier steps. "
+        "Only complete trials of the search have a colour: scores of stopped trials are of earlier steps"
+        + ", and the committed run has other noise" * any(trial.committed for _, trial, _, _ in placed)
+        + ". "
         + "The surface is interpolated between them, so noise of single scores shows in it."
         * any("z" in trace for trace in traces)
     )
