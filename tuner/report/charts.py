@@ -266,7 +266,8 @@ def widen(chart: Chart, scores: Sequence[float], about: float = 0.0) -> None:
 def hover(trial: TrialRow, report: SweepReport, *, at: int = -1) -> str:
     """Return the words of a trial: its state, its score with its error and its step, and its parameters.
 
-    `at` is the place in the trial's curve of the score that is meant. The standard error is that of the last score.
+    `at` is the place in the trial's curve of the score that is meant. A score before the last one has neither error nor
+    parameters in its words.
     """
     step, score = trial.curve[at] if trial.curve else (trial.step, trial.score)
     last = not trial.curve or at in (-1, len(trial.curve) - 1)
@@ -274,6 +275,8 @@ def hover(trial: TrialRow, report: SweepReport, *, at: int = -1) -> str:
         f"{trial_name(trial.number, committed=trial.committed)}, {trial.state}{', winner' * (trial is report.winner)}"
     ]
     lines.append(f"{with_error(score, trial.error if last else None)} at step {step} of {trial.steps_planned}")
+    if not last:
+        return "<br>".join(map(escape, lines))
     lines += [
         f"{name} {format_value(trial.parameters[name])}" for name in report.parameters if name in trial.parameters
     ]

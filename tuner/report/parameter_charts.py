@@ -173,7 +173,7 @@ def parallel_chart(reports: Reports, names: Sequence[str]) -> Chart | None:
                 "mode": "lines+markers",
                 "x": list(range(len(axes))),
                 "y": [column[at] for column in columns],
-                "text": [hover(trial, report)] * len(axes),
+                "text": hover(trial, report),
                 "hoverinfo": "text",
                 "showlegend": False,
                 "line": {"color": colour, "dash": dash, "width": 3.5 if trial is report.winner else 1.2},

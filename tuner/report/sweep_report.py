@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tuner.privacy.card.claims import budget_sentence
@@ -68,7 +69,7 @@ class SweepReport:
         """Whether the report shows only the winner and nothing about the other runs."""
         return self.accounting.runs_hidden
 
-    @property
+    @cached_property
     def winner(self) -> TrialRow | None:
         """The trial that `tune export` exports."""
         if self.commits and self.committed is None:
@@ -80,7 +81,7 @@ class SweepReport:
         """The committed run, if it is complete."""
         return next((trial for trial in self.trials if trial.committed and trial.state == "complete"), None)
 
-    @property
+    @cached_property
     def best(self) -> TrialRow | None:
         """The complete trial with the best score, or the committed run. Of equal scores, it is the first trial."""
         return best_row(self.trials, mode=self.mode)
