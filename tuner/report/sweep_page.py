@@ -72,9 +72,9 @@ def _trial_values(report: SweepReport, places: Places) -> dict[str, Any]:
         "importances": [(name, f"{share:.0%}") for name, share in report.importances.items()],
         "parameters": [
             places.place(importance_chart(report)),
-            *(places.place(parameter_chart(shown, name)) for name in names),
             places.place(*(pair_chart(shown, *pair) for pair in combinations(important, 2)), label="Two parameters:"),
             places.place(parallel_chart(shown, names)),
+            *(places.place(parameter_chart(shown, name)) for name in names),
         ],
         "curves": [_curve(picture, report, places) for picture in report.curves if picture.points],
         "spending": None if spending is None else _spending(spending, report.metric),
