@@ -211,7 +211,8 @@ def price_chart(rows: Sequence[CandidateRow]) -> Chart | None:
                     "textposition": "none",
                 }
             )
-    chart = make_chart("expected price of search", traces, x="points of accuracy, ± standard error", y="")
+    chart = make_chart("expected price of search", traces, x="points of accuracy", y="")
     chart["layout"]["yaxis"] |= {"type": "category", "categoryarray": [escape(row.title) for row in known]}
+    chart["note"] = "A line is one standard error to each side."
     chart["layout"]["height"] = 150 + 42 * len(known)
     return chart
