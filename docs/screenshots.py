@@ -22,7 +22,7 @@ _FILE = """\
 name: {name}
 dataset: {{name: digits}}
 trainable: {{method: dplis, batch_size: 128, epochs: 5}}
-privacy: {{epsilon: {epsilon}, delta: 1e-5}}
+privacy: {{epsilon: {epsilon}, delta: 1e-5, purpose: pictures for the docs, contact: ann@example.org}}
 search:
   trials: 12
   sampler: tpe
@@ -54,7 +54,7 @@ def main() -> int:
         _tune(folder, "report", "generous", "--out", "report.html")
         _tune(folder, "compare", "cautious", "generous", "--out", "compare.html")
         _tune(folder, "budget", "report", "digits", "--out", "officer.html")
-        for page, height in (("report", 1500), ("compare", 1250), ("officer", 1500)):
+        for page, height in (("report", 3300), ("compare", 1250), ("officer", 1500)):
             _draw(browser, f"file://{folder}/{page}.html", page, height=height)
         _draw_mlflow(browser, folder)
     return 0

@@ -13,11 +13,28 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["BLACK", "BLUE", "GREEN", "GREY", "ORANGE", "PURPLE", "RED", "data_uri", "new_figure", "styled", "svg_text"]
+__all__ = [
+    "BLACK",
+    "BLUE",
+    "GREEN",
+    "GREY",
+    "ORANGE",
+    "PURPLE",
+    "RED",
+    "WIDE",
+    "data_uri",
+    "new_figure",
+    "plain_ticks",
+    "styled",
+    "svg_text",
+]
 
 # Colours of Okabe and Ito (2008), which colour-blind readers can tell apart. Series also differ in marker or dash.
 BLUE, ORANGE, GREEN, RED, PURPLE = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7"
 BLACK, GREY = "#1b2430", "#5b6776"
+
+WIDE = (8.6, 3.2)
+"""Width and height in inches of a chart as wide as a page."""
 
 _STYLE: Any = {
     "font.size": 10,
@@ -59,6 +76,17 @@ def new_figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def plain_ticks(axis: Any) -> None:  # noqa: ANN401 - an XAxis or a YAxis
+    """Label an axis with plain numbers such as ``0.001``, not with powers."""
+    from matplotlib.ticker import LogLocator
+
+    axis.set_major_formatter(lambda value, _: f"{value:.6g}")
+    if axis.get_scale() == "log":
+        low, high = sorted(axis.get_view_interval())
+        axis.set_minor_locator(LogLocator(subs=(2, 5)))
+        axis.set_minor_formatter(lambda value, _: f"{value:.6g}" if high / low < 100 else "")
 
 
 @styled()

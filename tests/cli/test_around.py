@@ -118,7 +118,7 @@ def test_answers_for_programs_are_one_json_object(look: Tune) -> None:
 def test_a_report_is_a_page_and_a_folder_that_is_not_there_an_error(look: Tune, tmp_path: Path) -> None:
     look("report", "tiny", "--out", str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
-    assert "ε spent against the best validation_accuracy" in page
+    assert "<h2>ε spent</h2>" in page
     assert "Curve of" not in page
     assert look("show", "tiny", "--json").json["curves"] == []
     assert "[system-error]" in look("report", "tiny", "--out", str(tmp_path / "no" / "page.html"), code=1).err

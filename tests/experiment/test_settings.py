@@ -12,7 +12,7 @@ from tuner.errors import InputError
 from tuner.experiment import Experiment, parse_experiment
 from tuner.plan.plan import make_plan
 from tuner.sweep.registration import device_of
-from tuner.sweep.settings import check_same, settings_hash
+from tuner.sweep.settings import check_same, settings_hash, stated_use
 from tuner.sweep.trial_spec import training_spec
 
 FILE = """\
@@ -55,6 +55,15 @@ TOGETHER = [
 
 def with_options(*options: str) -> Experiment:
     return parse_experiment(FILE, options)
+
+
+def test_the_ledger_gets_what_the_file_states_on_one_line_and_nothing_else() -> None:
+    assert stated_use(with_options()) == {}
+    assert stated_use(with_options("privacy.purpose=triage of letters")) == {"purpose": "triage of letters"}
+    both = stated_use(with_options("privacy.purpose=triage", "privacy.contact=ann@example.org"))
+    assert both == {"purpose": "triage", "contact": "ann@example.org"}
+    with raises_code(InputError, "value-not-allowed"):
+        with_options('privacy.purpose="two\\nlines"')
 
 
 def test_every_option_that_is_on_is_in_the_hash() -> None:

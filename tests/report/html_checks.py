@@ -1,9 +1,13 @@
-"""Check pages: well-formed, nothing loaded, nothing run."""
+"""Check pages: well-formed, nothing loaded, and nothing run but the scripts that their policy names by hash."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 NASTY = """<script>alert(1)</script> & "quotes" 'too'"""
 PICTURE = "data:image/svg+xml,"
@@ -49,6 +53,22 @@ def checked(page: str) -> Checker:
     assert checker.loads == []
     assert not re.search(r"https?://|url\(|@import", page)
     return checker
+
+
+def without_scripts(page: str) -> tuple[str, list[dict[str, Any]]]:
+    """Return an interactive page as a browser without scripts has it, and the charts that its scripts would draw."""
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    allowed = re.search(r"script-src ([^\"]*)\"", page)
+    assert allowed is not None
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
+    assert allowed.group(1).replace("&#39;", "'").split() == [f"'sha256-{each}'" for each in hashes]
+    assert len(scripts) == 2
+    for text in scripts:
+        page = page.replace(f"<script>{text}</script>", "")
+    (data,) = re.findall(r'<script type="application/json" id="charts">(.*?)</script>', page, re.DOTALL)
+    page = page.replace(f'<script type="application/json" id="charts">{data}</script>', "")
+    assert "<script" not in page.lower()
+    return page, json.loads(data)
 
 
 def words_of(page: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,7 +22,7 @@ def values(**changes: object) -> dict[str, Any]:
     search = {
         "search": NASTY, "user": NASTY, "unit": "record", "mode": "composition", "cap_text": NASTY, "epsilon": 2.0,
         "delta": 1e-5, "validation": {"epsilon": 1.0, "delta": 1e-6}, "status": "open", "counts": True,
-        "opened": "2026-03-02 09:00:00", "trials": 3,
+        "opened": "2026-03-02 09:00:00", "trials": 3, "purpose": NASTY, "contact": NASTY,
     }  # fmt: skip
     pair = {"epsilon": 2.0, "delta": 1e-5}
     line = {"time": "2026-03-02", "search": NASTY, "user": NASTY, "text": NASTY, "committed": (2.0, 1e-5)}
@@ -66,8 +67,18 @@ def test_every_entry_of_the_ledger_is_on_the_page() -> None:
         "delta": 2e-6,
         "cap_text": "1 000 steps",
         "trials": 17,
+        "purpose": "triage of letters",
+        "contact": "ann@example.org",
     }
-    second |= {"search": "sweep-b", "user": None, "counts": False, "status": "closed", "validation": None}
+    second |= {
+        "search": "sweep-b",
+        "user": None,
+        "purpose": "",
+        "contact": "",
+        "counts": False,
+        "status": "closed",
+        "validation": None,
+    }
     shares = [
         {"user": "ann", "granted": pair, "committed": pair, "left": {"epsilon": 0.125, "delta": 4e-7}},
         {"user": "bob", "granted": {"epsilon": 0.0, "delta": 0.0}, "committed": pair, "left": None},
@@ -79,9 +90,11 @@ def test_every_entry_of_the_ledger_is_on_the_page() -> None:
     ]
     words = page_words(searches=[first, second], shares=shares, history=history)
     for expected in (
-        "sweep-a ann record 1.25 2e-06 2026-03-02 09:00:00 open 17 composition: 1 000 steps",
+        "sweep-a ann triage of letters; ann@example.org record 1.25 2e-06 2026-03-02 09:00:00 open 17",
+        "composition: 1 000 steps",
         "validation ε = 1, δ = 1e-06",
-        "sweep-b not recorded", "closed", "took no step, so it counts as 0", "1 counts against the cap",
+        "sweep-b not recorded not stated record", "closed", "took no step, so it counts as 0",
+        "1 counts against the cap",
         "ann 0.375 3e-07 0.375 3e-07 0.125 4e-07", "bob share revoked – 0.375 3e-07 – –", "cyd – – 0.375 3e-07 – –",
         *(f"2026-03-0{day} – ann event {day} {day / 8:g} 1e-05" for day in range(1, 6)),
         "ab" * 32, "entries 7", "id of the ledger id", "as of 2026-03-09 09:00:00 UTC",
@@ -103,18 +116,42 @@ def test_without_a_cap_there_is_no_guarantee_and_no_line_of_a_cap() -> None:
     words = page_words([Point(START, 2.0, None)], cap=None, left=None, guarantee=None)
     assert "What is guaranteed without a cap" in words
     assert "sure" not in words.replace("ensure", "")
-    assert "cap" not in series(budget_chart([Point(START, 2.0, None)], until="2026-03-09 09:00:00"))
+    assert "How much of the cap is used" not in words
+    assert "cap" not in series(budget_chart([Point(START, 2.0, None)]))
 
 
-def test_the_chart_draws_what_was_committed_when() -> None:
-    from matplotlib.dates import date2num
+def test_the_chart_has_a_row_with_a_name_for_each_event_that_changed_something() -> None:
+    later = [START + timedelta(days=day) for day in range(5)]
+    events = [
+        Point(later[0], 0.0, 8.0, "", "cap"), Point(later[1], 2.0, 8.0, "sweep-a", "opened"),
+        Point(later[2], 2.0, 8.0, "sweep-a", "card"), Point(later[3], 0.0, 8.0, "sweep-a", "closed"),
+        Point(later[4], 0.0, 6.0, "", "cap"),
+    ]  # fmt: skip
+    figure = budget_chart(events)
+    assert figure is not None
+    (axes,) = figure.axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == ["2026-03-02  cap set", "2026-03-03  sweep-a", "2026-03-05  sweep-a closed", "2026-03-06  cap set"]
+    bars = {(bar.get_y() + 0.35, bar.get_x(), bar.get_width()) for bar in axes.patches if bar.get_width()}  # type: ignore[attr-defined]
+    assert bars == {(1.0, 0.0, 2.0), (2.0, 0.0, 2.0), (2.0, 2.0, -2.0)}, "what was given back goes to the left"
+    assert series(figure)["cap"] == [(8.0, y) for y in (-0.5, 0.5, 0.5, 1.5, 1.5, 2.5)] + [(6.0, 2.5), (6.0, 3.5)]
+    assert {"ε", "cap"} <= set(texts(figure))
 
-    figure = budget_chart(POINTS, until="2026-03-09 09:00:00")
-    end_of_the_day = (START + timedelta(days=8)).replace(hour=0)
-    days = [float(date2num(moment)) for moment in (START, START + timedelta(days=2), end_of_the_day)]
-    drawn = list(series(figure).values())
-    assert drawn == [list(zip(days, (0.0, 2.0, 2.0), strict=True)), [(day, 8.0) for day in days]]
-    assert {"ε", "time (UTC)", "cap"} <= set(texts(figure))
+
+def test_each_share_is_a_bar_of_the_whole_cap() -> None:
+    def pair(epsilon: float) -> dict[str, float]:
+        return {"epsilon": epsilon, "delta": 1e-6}
+
+    shares = [
+        {"user": "ann", "granted": pair(4.0), "committed": pair(1.0), "left": pair(3.0)},
+        {"user": "bob", "granted": pair(0.0), "committed": pair(2.0), "left": None},
+    ]
+    page = budget_page(values(cap=pair(8.0), committed=pair(3.0), shares=shares), POINTS)
+    widths = re.findall(r'class="(committed|left|granted)" style="width:([\d.]+)%"', page)
+    assert widths == [
+        ("committed", "37.500"), ("left", "62.500"), ("committed", "12.500"), ("granted", "37.500"),
+        ("committed", "25.000"), ("granted", "0.000"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 10.0, 15.0, 20.0, 100.0, 1e6])

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import re
 from typing import Any
 
-from html_checks import NASTY
+from html_checks import NASTY, checked, without_scripts
 from report_fakes import budget, report, row
 
 from search_spaces.domains import LogUniform
 from tuner.privacy.modes import SELECTION
 from tuner.report.compare_page import compare_page
-from tuner.report.interactive import charts
 from tuner.report.sweep_report import SweepReport
 
 NAN = float("nan")
@@ -27,42 +23,64 @@ def of(epsilon: float, score: float, sweep: str, **changes: object) -> SweepRepo
 
 
 def chart(name: str, *reports: SweepReport) -> dict[str, Any]:
-    return next(each for each in charts(reports) if each["name"] == name)
+    return next(each for each in without_scripts(compare_page(reports))[1] if each["name"] == name)
 
 
 def test_the_front_has_the_sweeps_that_no_cheaper_one_beats() -> None:
     drawn = chart("score against guaranteed ε", of(3.0, 0.8, "b"), of(1.0, 0.7, "a"), of(8.0, 0.75, "c"))["data"]
-    assert list(zip(drawn[0]["x"], drawn[0]["y"], strict=True)) == [(1.0, 0.7), (3.0, 0.8)]
+    assert list(zip(drawn[0]["x"], drawn[0]["y"], strict=True)) == [(1.0, 0.7), (3.0, 0.8), (8.0, 0.8)]
     assert {(each["name"], each["x"][0], each["y"][0]) for each in drawn[1:]} == {
         ("a", 1.0, 0.7), ("b", 3.0, 0.8), ("c", 8.0, 0.75)
     }  # fmt: skip
 
 
-def test_every_trial_is_a_mark_of_its_state_and_a_line_of_its_reports() -> None:
-    shown = of(1.0, 0.8, "a", domains={"learning_rate": LogUniform(0.001, 1.0)}, searched=("learning_rate", "schedule"))
-    (marks,) = chart("score by learning_rate", shown)["data"]
+def test_sweeps_with_one_guarantee_are_next_to_each_other_and_differ_in_shape() -> None:
+    marks = chart("score against guaranteed ε", of(2.0, 0.8, "b"), of(2.0, 0.7, "a"), of(8.0, 0.75, "c"))["data"][1:]
+    places = [each["x"][0] for each in marks]
+    assert len(set(places)) == 3
+    assert places[0] + places[1] == 4.0
+    assert all("guaranteed ε 2 " in each["hovertext"][0] for each in marks[:2])
+    assert len({each["marker"]["symbol"] for each in marks}) == 3
+    (front, *_) = chart("score against guaranteed ε", of(2.0, 0.7, "a"), of(2.0, 0.8, "b"), of(8.0, 0.75, "c"))["data"]
+    assert list(zip(front["x"], front["y"], strict=True)) == [(2.0, 0.8), (8.0, 0.8)], "of one ε, the best counts"
+
+
+def test_scores_of_different_data_sets_are_never_in_one_chart() -> None:
+    one, two = of(1.0, 0.7, "a", dataset="mnist"), of(2.0, 0.8, "b", dataset="adult")
+    other = of(3.0, 0.9, "c", dataset="adult", metric="validation_loss", mode="min")
+    page, drawn = without_scripts(compare_page([one, two, other]))
+    assert "score against guaranteed ε" not in [each["name"] for each in drawn]
+    for each in drawn:
+        names = {trace["legendgroup"] for trace in each["data"] if "legendgroup" in trace}
+        assert len(names & {"a", "b", "c"}) <= 1
+    for name in ("validation_accuracy on mnist", "validation_accuracy on adult", "validation_loss on adult"):
+        assert f"<h2>{name}</h2>" in page
+    assert any(each["name"] == "score against guaranteed ε" for each in without_scripts(compare_page([two, two]))[1])
+
+
+def test_several_sweeps_share_the_scale_on_which_values_were_drawn() -> None:
+    changes = {"domains": {"learning_rate": LogUniform(0.001, 1.0)}, "searched": ("learning_rate", "schedule")}
+    shown = (of(1.0, 0.8, "a", **changes), of(1.0, 0.6, "b", **changes))
+    scores = chart("learning_rate", *shown)
+    marks = scores["data"][0]
     assert list(zip(marks["x"], marks["y"], marks["marker"]["symbol"], strict=True)) == [
         (1.0, 0.4, "circle"), (0.1, 0.8, "star"), (0.01, 0.01, "circle-open")
     ]  # fmt: skip
-    assert chart("score by learning_rate", shown)["layout"]["xaxis"]["type"] == "log"
-    lines = chart("learning curves", shown)["data"]
-    assert [list(zip(line["x"], line["y"], strict=True)) for line in lines] == [
-        [(50, 0.1), (100, score)] for score in (0.4, 0.8, 0.01)
-    ]
-    assert [line["line"]["dash"] for line in lines] == ["solid", "solid", "dot"]
-    parallel = chart("parallel coordinates", shown)["data"]
-    assert [line["y"][0] for line in parallel] == [1.0, 0.5, 0.0], "the rate is on the scale on which it was drawn"
+    assert scores["layout"]["xaxis"]["type"] == "log"
+    lines = [line for line in chart("parallel coordinates", *shown)["data"] if line["x"] != [None]]
+    assert sorted({line["y"][0] for line in lines}) == [0.0, 0.5, 1.0]
 
 
 def test_the_table_has_only_settings_that_differ_and_not_where_things_are_kept() -> None:
     page = compare_page(
         [
-            of(1.0, 0.7, "a", experiment="privacy: {epsilon: 1.0}\nseed: 1\nstorage: here\n"),
-            of(2.0, 0.8, "b", experiment="privacy: {epsilon: 2.0}\nseed: 1\nstorage: there\n"),
+            of(1.0, 0.7, "a", experiment="privacy: {epsilon: 1.0}\nseed: 1\nstorage: here\nsearch: {commit: null}\n"),
+            of(2.0, 0.8, "b", experiment="privacy: {epsilon: 2.0}\nseed: 1\nstorage: there\nsearch: {commit: 0.5}\n"),
         ]
     )
-    table = page[page.index("Settings that differ") : page.index("<h2>Trials")]
+    table = page[page.index("Settings that differ") : page.index("<h2>Trials")].replace("<wbr>", "")
     assert "privacy.epsilon" in table
+    assert "None" not in table, "a setting without a value is a dash"
     assert not re.search("seed|storage", table)
 
 
@@ -71,26 +89,16 @@ def test_only_the_two_scripts_of_the_policy_run_and_no_name_becomes_markup() -> 
     page = compare_page(
         [report(*rows, sweep=NASTY, metric=NASTY, headline=NASTY, experiment="a: '<script>'", searched=())]
     )
-    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
-    allowed = re.search(r"script-src ([^\"]*)\"", page)
-    assert allowed is not None
-    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
-    assert allowed.group(1).replace("&#39;", "'").split() == [f"'sha256-{each}'" for each in hashes]
-    assert len(scripts) == 2
-    outside = page
-    for text in scripts:
-        outside = outside.replace(text, "")
-    data = re.findall(r'<script type="application/json" id="charts">(.*?)</script>', outside, re.DOTALL)
-    assert len(data) == 1
-    assert outside.count("<script") == 3
-    assert json.loads(data[0])[0]["name"] == "score by trial"
-    assert not re.search(r"https?://", outside)
+    outside, drawn = without_scripts(page)
+    assert checked(outside).pictures == []
+    assert drawn[0]["name"] == f"{NASTY} of each trial"
+    assert "<script" not in str(drawn[0]["data"]), "plotly reads some markup"
 
 
 def test_a_sealed_search_shows_its_winner_alone_and_no_number_is_nan() -> None:
     winner = row(0, 0.87, parameters={"learning_rate": 0.3}, curve=())
     page = compare_page([report(winner, accounting=SELECTION), report(row(0, parameters={"learning_rate": NAN}))])
-    table = page[page.index("<h2>The sweeps") : page.index("<h2>Charts")]
+    table = page[page.index("<h2>The sweeps") : page.index("Each guarantee is of ONE")]
     assert "sealed" in table
     assert "0.87" in table
     assert "NaN" not in page[page.index('id="charts"') : page.index("</script>", page.index('id="charts"'))]

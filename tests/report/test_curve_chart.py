@@ -1,4 +1,4 @@
-"""The curve of a unimodal search and what was spent draw the numbers they are given, few or many."""
+"""The curve of a unimodal search draws the numbers it is given, few or many."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from figure_checks import series, svg_texts, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_fakes import CURVE_POINTS, SPENT_TRIALS, picture, point, spending_of
+from report_fakes import CURVE_POINTS, picture, point
 
-from tuner.report.curve_chart import OFF_AXIS, curve_chart, curve_svg, spending_chart
+from tuner.report.curve_chart import OFF_AXIS, curve_chart, curve_svg
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e6, max_value=1e6)
 
@@ -89,12 +89,3 @@ def test_the_file_of_a_curve_stands_on_its_own_and_says_what_is_seen() -> None:
         assert sentence in " ".join(said.split())
     assert curve_svg(shown, "m", "a") == curve_svg(shown, "m", "a")
     assert curve_svg(picture(points=()), "m", "a") == ""
-
-
-def test_what_was_spent_has_two_lines_and_the_cap_where_it_is_near() -> None:
-    found = spending_of(SPENT_TRIALS)
-    drawn = series(spending_chart(found, "m"))
-    assert drawn["this search"] == [(row.epsilon, row.best) for row in found.rows]
-    assert drawn["the same trials, if none had ended early"] == [(row.whole_epsilon, row.best) for row in found.rows]
-    assert drawn["the cap"] == [(20.0, 0.0), (20.0, 1.0)]
-    assert "the cap" not in series(spending_chart(spending_of(SPENT_TRIALS, cap=500.0), "m"))

@@ -157,7 +157,7 @@ def tune_cp(name: str, destination: str, force: bool) -> None:
 )
 @storage_option
 def tune_report(name: str, out: Path | None, storage: str) -> None:
-    """Write one self-contained HTML page with the trials, the plots and the budget."""
+    """Write one interactive HTML page with the trials, the plots and the budget. It is one file that loads nothing."""
     from tuner.report.status import write_report
     from tuner.sweep.folder import find_sweep
 

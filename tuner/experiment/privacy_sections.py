@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from tuner.experiment.sections import Section
-from tuner.experiment.values import AtMost, Count, Finite, Fraction, Noise, Order, Positive, Seed, Word, one_release
+from tuner.experiment.values import (
+    AtMost,
+    Count,
+    Finite,
+    Fraction,
+    Line,
+    Noise,
+    Order,
+    Positive,
+    Seed,
+    Word,
+    one_release,
+)
 
 __all__ = ["PrivacySection", "ReleaseSection", "RunsSection", "VotesSection"]
 
@@ -84,6 +96,8 @@ class PrivacySection(Section):
         runs: the hidden number of runs of `accounting: selection`.
         release: the noisy copy of `accounting: release`.
         votes: the labels of `accounting: votes`.
+        purpose: what the search is for, one line. The ledger keeps it for the data protection officer.
+        contact: who answers questions about the search, for example a mail address. The ledger keeps it too.
         private: false is for studies without privacy, whose models cannot be exported as private.
         noise_seed: seed of the noise, allowed only with `private: false`.
     """
@@ -100,5 +114,7 @@ class PrivacySection(Section):
     runs: RunsSection = RunsSection()
     release: ReleaseSection = ReleaseSection()
     votes: VotesSection = VotesSection()
+    purpose: Line | None = None
+    contact: Line | None = None
     private: bool = True
     noise_seed: Seed | None = None

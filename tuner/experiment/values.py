@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from search_spaces import PARAMETERS, DomainError, parse_declared
@@ -20,6 +20,7 @@ __all__ = [
     "Finite",
     "Fraction",
     "FullRuns",
+    "Line",
     "Names",
     "Noise",
     "Order",
@@ -150,6 +151,14 @@ def _names(value: object) -> object:
     return tuple(dict.fromkeys(names))
 
 
+def _one_line(text: str) -> str:
+    if not text.isprintable() or len(text) > _LONGEST:
+        raise broken("value-not-allowed", f"must be one line of at most {_LONGEST} characters")
+    return text
+
+
+_LONGEST = 300  # characters of a line that the ledger keeps
+
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Fraction = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
@@ -157,6 +166,8 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=2**53)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Word = Annotated[str, Field(min_length=1)]
+Line = Annotated[str, Field(min_length=1), AfterValidator(_one_line)]
+"""Words that the ledger keeps and a page shows on one line."""
 UserKey = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 """Public name of what divides records among users. A card and the ledger show it on one line."""
 AtMost = Annotated[Literal["auto"] | int, BeforeValidator(_at_most)]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tuner.figures import PURPLE, RED, new_figure, styled
+from tuner.figures import PURPLE, RED, WIDE, new_figure, styled
 from tuner.report.budget_text import amounts_text, share_in_force
-from tuner.report.charts import WIDE
 from tuner.report.pages import page_from, page_picture
 
 if TYPE_CHECKING:
@@ -23,13 +21,15 @@ Values = Mapping[str, Any]
 Amounts = Mapping[str, float]
 
 _LARGE = 4.6  # above this ε, an observer can become more than 99 % sure
+_ROWS = 60  # events at most in the chart
+_LETTERS = 30  # of a name in it
 _HIDDEN = "not shown, because its growth could reveal when a sealed search ended"
 
 
 def budget_page(values: Values, points: Sequence[Point]) -> str:
     """Return the page. `values` are those of `tune budget report --json`. `points` are those of its chart."""
     holds = values["guarantee"]
-    figure = budget_chart(points, until=values["made"])
+    figure = budget_chart(points)
     return page_from(
         "budget.html",
         title=f"Privacy budget of {values['dataset']}",
@@ -38,8 +38,10 @@ def budget_page(values: Values, points: Sequence[Point]) -> str:
         person="person (with all records of that person)" if values["unit"] == "user" else "record",
         sure="" if holds is None else sureness(holds["epsilon"]),
         large=holds is not None and holds["epsilon"] > _LARGE,
-        picture=figure and page_picture(figure, "Committed ε over time, and the cap. The history lists the numbers."),
+        picture=figure
+        and page_picture(figure, "Committed ε after each event, and the cap. The history lists the numbers."),
         shares=[_share_cells(share) for share in values["shares"]],
+        bars=_bars(values),
         all_revoked=not any(share_in_force(share["granted"]) for share in values["shares"]),
         searches=[_search_cells(search) for search in values["searches"]],
         any_sealed=any(search["trials"] is None for search in values["searches"]),
@@ -49,31 +51,59 @@ def budget_page(values: Values, points: Sequence[Point]) -> str:
 
 
 @styled()
-def budget_chart(points: Sequence[Point], *, until: str) -> Figure | None:
-    """Draw the committed ε and the cap over time, up to the time of the report. Return None if there is no point."""
+def budget_chart(points: Sequence[Point]) -> Figure | None:
+    """Draw each event that changed the committed ε or the cap as a row with its day and its name, oldest first.
+
+    The last `_ROWS` events are drawn. Return None if there is none.
+    """
     if not points:
         return None
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
-
-    made = datetime.strptime(until, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
-    # The end of that day, because entries have no finer time.
-    end = max(made.replace(hour=0, minute=0, second=0) + timedelta(days=1), points[-1].moment)
-    figure = new_figure(*WIDE)
-    axes = figure.add_subplot(xlabel="time (UTC)", ylabel="ε")
-    times = date2num([*(point.moment for point in points), end])
-    committed = [*(point.committed for point in points), points[-1].committed]
-    caps = [math.nan if point.cap is None else point.cap for point in (*points, points[-1])]
-    label = "committed: sum of ε of all searches that count"
-    axes.step(times, committed, where="post", color=PURPLE, linewidth=2.4, label=label)
-    axes.fill_between(times, committed, step="post", color=PURPLE, alpha=0.15, linewidth=0)
-    if any(point.cap is not None for point in points):
-        axes.step(times, caps, where="post", color=RED, linestyle="--", linewidth=2, label="cap")
-    axes.set_ylim(bottom=0.0)
-    locator = AutoDateLocator(tz=UTC)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
-    figure.legend(loc="outside upper left", ncols=2)
+    before = [None, *points[:-1]]
+    changes = [
+        (point, 0.0 if last is None else last.committed)
+        for point, last in zip(points, before, strict=True)
+        if last is None or (point.committed, point.cap) != (last.committed, last.cap)
+    ][-_ROWS:]
+    figure = new_figure(WIDE[0], 1.3 + 0.3 * len(changes))
+    axes = figure.add_subplot(xlabel="ε")
+    rows = range(len(changes))
+    for row, (point, base) in zip(rows, changes, strict=True):
+        axes.barh(row, base, color=PURPLE, alpha=0.25, height=0.7)
+        added = point.committed - base
+        style: dict[str, Any] = (
+            {"color": PURPLE} if added >= 0 else {"facecolor": "white", "edgecolor": PURPLE, "hatch": "///"}
+        )
+        axes.barh(row, added, left=base, height=0.7, **style)
+        axes.annotate(
+            f"{point.committed:g}",
+            (max(point.committed, base), row),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+        )
+    if any(point.cap is not None for point, _ in changes):
+        caps = [math.nan if point.cap is None else point.cap for point, _ in changes for _ in range(2)]
+        edges = [row + side for row in rows for side in (-0.5, 0.5)]
+        axes.plot(caps, edges, color=RED, linestyle="--", linewidth=2, label="cap")
+    axes.barh(0, 0, color=PURPLE, label="committed by the event")
+    axes.barh(0, 0, color=PURPLE, alpha=0.25, label="committed before")
+    if any(point.committed < base for point, base in changes):
+        axes.barh(0, 0, facecolor="white", edgecolor=PURPLE, hatch="///", label="given back")
+    axes.set_yticks(rows, [f"{point.moment:%Y-%m-%d}  {_event_name(point)}" for point, _ in changes])
+    axes.set_ylim(len(changes) - 0.5, -0.5)
+    axes.set_xlim(left=0.0)
+    axes.grid(visible=False, axis="y")
+    axes.margins(x=0.12)
+    figure.legend(loc="outside upper left", ncols=4)
     return figure
+
+
+def _event_name(point: Point) -> str:
+    """Return a short name of an event: what happened, or the search that was opened."""
+    name = point.name if len(point.name) <= _LETTERS else f"{point.name[: _LETTERS - 13]}…{point.name[-12:]}"
+    if point.what == "opened" or not point.what:
+        return name
+    return f"{name} {point.what}" if name else f"{point.what} set"
 
 
 def sureness(epsilon: float) -> str:
@@ -89,8 +119,8 @@ def sureness(epsilon: float) -> str:
     return f"at most {math.ceil((100 - unsure) * scale) / scale:.{digits}f} % sure"
 
 
-def _boxes(values: Values) -> list[tuple[str, str, str]]:
-    """Return a name, a value and a remark for each of the four main figures."""
+def _boxes(values: Values) -> list[tuple[str, str, list[str]]]:
+    """Return a name, a value and remarks for each of the four main figures."""
     cap, left, number = values["cap"], values["left"], len(values["searches"])
     counted = sum(search["counts"] for search in values["searches"])
     guarantee = "cap (below what was committed)" if values["over"] else "guarantee (the cap)"
@@ -98,17 +128,46 @@ def _boxes(values: Values) -> list[tuple[str, str, str]]:
         guarantee = "cap (NO guarantee: the total is void)"
     remark = f"{counted} {'counts' if counted == 1 else 'count'} {'against the cap' if cap else 'in the committed sum'}"
     return [
-        (guarantee, *_headline(cap)) if cap else ("cap", "none", "each search has its own cap"),
+        (guarantee, *_headline(cap)) if cap else ("cap", "none", ["each search has its own cap"]),
         ("committed", *_headline(values["committed"])),
         ("left, by the sum of claims" if values["order"] else "left", *_headline(left)),
-        ("searches", str(number), remark),
+        ("searches", str(number), [remark]),
     ]
 
 
-def _headline(amounts: Amounts | None) -> tuple[str, str]:
+def _headline(amounts: Amounts | None) -> tuple[str, list[str]]:
     if amounts is None:
-        return "–", "without a cap"
-    return f"ε = {amounts['epsilon']:g}", f"at δ = {amounts['delta']:g}"
+        return "–", ["without a cap"]
+    return f"ε = {amounts['epsilon']:g}", [f"at δ = {amounts['delta']:g}"]
+
+
+def _bars(values: Values) -> list[tuple[str, list[tuple[str, float, str]], str]]:
+    """Return a name, parts and a total for a bar of all searches and one of each share of the cap, by ε."""
+    cap = values["cap"]
+    if cap is None:
+        return []
+    whole, total = f"the cap, ε = {cap['epsilon']:g}", values["committed"]["epsilon"]
+    most = max(cap["epsilon"], total)
+    bars = [
+        (
+            "All searches together",
+            [
+                ("committed", total / most, f"ε = {total:g}"),
+                ("left", 1 - total / most, f"ε = {max(most - total, 0):g}"),
+            ],
+            whole,
+        )
+    ]
+    for share in values["shares"] if values["divided"] else ():
+        used = share["committed"]["epsilon"]
+        granted = share["granted"]["epsilon"] if share["granted"] else 0.0
+        rest = max(granted - used, 0.0)
+        parts = [
+            ("committed", min(used / most, 1.0), f"ε = {used:g}"),
+            ("granted", min(rest / most, 1.0), f"and not used: ε = {rest:g}"),
+        ]
+        bars.append((share["user"], parts, whole))
+    return bars
 
 
 def _share_cells(share: Values) -> list[str]:
@@ -132,6 +191,7 @@ def _search_cells(search: Values) -> list[str]:
     return [
         search["search"],
         search["user"] or "not recorded",
+        "; ".join(words for words in (search["purpose"], search["contact"]) if words) or "not stated",
         search["unit"],
         f"{search['epsilon']:g}",
         f"{search['delta']:g}",

@@ -1,20 +1,18 @@
-"""One interactive page about one sweep or several. Unlike the report of a sweep, it runs scripts: its own two."""
+"""One interactive page about one sweep or several, side by side."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
-from importlib.resources import files
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from markupsafe import Markup
 
 from tuner.recorder.records import flatten
-from tuner.report.interactive import charts, plotly_script
-from tuner.report.pages import page_from
+from tuner.report.budget_charts import epsilon_chart, guarantees_chart
+from tuner.report.charts import Chart, learning_curves, scores_chart
+from tuner.report.interactive import Places, interactive_page
+from tuner.report.parameter_charts import importance_chart, pair_chart, parallel_chart, parameter_chart
 from tuner.report.wording import format_value, with_error
 
 if TYPE_CHECKING:
@@ -23,29 +21,49 @@ if TYPE_CHECKING:
 __all__ = ["compare_page"]
 
 _HEADS = ("sweep", "state", "data", "guaranteed ε", "δ", "trials", "best score", "of the trial")
+_PAIRED = 4  # parameters of which every pair has a chart
+_NOTHING = "None"  # as MLflow's parameters say that a setting has no value
 _OF_THE_FILE = ("ledger", "storage", "tracking")  # where things are kept says nothing about the search
 
 
 def compare_page(reports: Sequence[SweepReport]) -> str:
-    """Return the page: a table of the sweeps, the settings that differ, and charts of all their trials."""
-    scripts = [plotly_script(), files("tuner.report").joinpath("templates/compare.js").read_text(encoding="utf-8")]
-    return page_from(
+    """Return the page: a table of the sweeps, the settings that differ, and charts of all their trials.
+
+    Scores of different data sets or metrics say nothing about each other, so each of them has charts of its own.
+    """
+    places = Places()
+    groups: dict[str, list[SweepReport]] = {}
+    for report in reports:
+        groups.setdefault(f"{report.metric} on {report.dataset}" if report.dataset else report.metric, []).append(
+            report
+        )
+    return interactive_page(
         "compare.html",
+        places,
         title=" and ".join(report.sweep for report in reports),
         reports=reports,
         heads=_HEADS,
         rows=[_row(report) for report in reports],
         differing=_differing(reports),
-        # No record and no name can end the element or begin another one: `<` is written as an escape of JSON.
-        charts=Markup(json.dumps(charts(reports), allow_nan=False).replace("<", "\\u003c")),
-        scripts=[Markup(script) for script in scripts],
-        hashes=[_hash(script) for script in scripts],
+        groups=[(name, places.place(*_charts(group))) for name, group in groups.items()],
     )
 
 
-def _hash(script: str) -> str:
-    """Return a script's source expression for the page's content security policy. No other script may run."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+def _charts(reports: Sequence[SweepReport]) -> Iterator[Chart | None]:
+    """Yield the charts of sweeps on one data set. A sealed sweep has its winner alone."""
+    names = list(dict.fromkeys(name for report in reports for name in report.parameters))
+    yield guarantees_chart(reports)
+    yield scores_chart(reports)
+    yield learning_curves(reports)
+    yield epsilon_chart(reports)
+    for name in names:
+        yield parameter_chart(reports, name)
+    for pair in combinations(names[:_PAIRED], 2):
+        yield pair_chart(reports, *pair)
+    yield parallel_chart(reports, names)
+    for report in reports:
+        chart = importance_chart(report)
+        yield chart and {**chart, "name": f"{chart['name']}, {report.sweep}"}
 
 
 def _row(report: SweepReport) -> tuple[str, ...]:
@@ -70,7 +88,9 @@ def _differing(reports: Sequence[SweepReport]) -> list[tuple[str, ...]]:
     """Return the settings whose values differ, with the value in each sweep."""
     files_of: list[Mapping[str, str]] = [flatten(_settings(report)) for report in reports]
     names = dict.fromkeys(name for each in files_of for name in each)
-    rows = [(name, *(each.get(name, "–") for each in files_of)) for name in names]
+    rows = [
+        (name, *("–" if each.get(name, _NOTHING) == _NOTHING else each[name] for each in files_of)) for name in names
+    ]
     return [row for row in rows if len(set(row[1:])) > 1]
 
 

@@ -1,25 +1,43 @@
-"""Charts of a unimodal search: the estimated curve, and the best score as a function of the spent budget."""
+"""The estimated curve of a unimodal search, as a static picture and as an interactive chart."""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from typing import TYPE_CHECKING
+from html import escape
+from typing import TYPE_CHECKING, Any
 
-from tuner.figures import BLACK, GREEN, GREY, PURPLE, RED, new_figure, styled, svg_text
-from tuner.report.charts import STATE_MARKS, WIDE
+from tuner.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, WIDE, new_figure, styled, svg_text
+from tuner.report.charts import Chart, line, make_chart
+from tuner.report.wording import format_value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from tuner.report.spending import Spending
     from tuner.study.unimodal.inference.picture import CurvePicture
 
-__all__ = ["OFF_AXIS", "axis_ticks", "curve_chart", "curve_svg", "spending_chart"]
+__all__ = ["OFF_AXIS", "axis_ticks", "curve_chart", "curve_plot", "curve_svg"]
 
 OFF_AXIS = "score off the axis: see the table"
-_MARKS = {**STATE_MARKS, "never started": {"color": GREY, "marker": "x", "markeredgewidth": 1.8}}
+_NEVER = "never started"
+_HOLLOW = {"markerfacecolor": "white", "markeredgewidth": 1.5}
+_MARKS: dict[str, dict[str, Any]] = {
+    "complete": {"color": BLUE, "marker": "o"},
+    "pruned": {"color": ORANGE, "marker": "o", **_HOLLOW},
+    "running": {"color": GREY, "marker": "D", **_HOLLOW},
+    _NEVER: {"color": GREY, "marker": "x", "markeredgewidth": 1.8},
+    "best": {"color": GREEN, "marker": "*", "markersize": 14},
+}
+"""Marker of each state of a trial. The states differ in shape as well as in colour."""
+_SYMBOLS = {
+    "complete": "circle",
+    "pruned": "circle-open",
+    "running": "diamond-open",
+    _NEVER: "x-thin-open",
+    "best": "star",
+}
+"""The same for the interactive chart."""
 _APART = 0.055  # least distance between two labels, as a share of the axis
 _BEYOND = 0.35  # how far the band and stopped trials may extend the axis, as a share of the range of whole trials
 _LEAST = 6.0  # least range of the axis, in tolerances; a smaller one would show only noise
@@ -62,6 +80,85 @@ def curve_svg(picture: CurvePicture, metric: str, title: str) -> str:
     return "" if figure is None else svg_text(figure, title, " ".join(picture.sentences))
 
 
+def curve_plot(picture: CurvePicture, metric: str) -> Chart | None:
+    """Return the interactive chart with the same trials, curve, band and exclusions; None if there is no trial."""
+    if not picture.points:
+        return None
+    place = picture.axis.place
+    traces: list[dict[str, Any]] = []
+    if picture.values:
+        x = [place(value) for value in picture.values]
+        low, high = list(picture.band_low), list(picture.band_high)
+        said = [
+            f"{escape(picture.parameter)} {format_value(value)}: {format_value(mean)}<br>80 % of possible curves: "
+            f"{format_value(bottom)} to {format_value(top)}"
+            for value, mean, bottom, top in zip(picture.values, picture.mean, low, high, strict=True)
+        ]
+        edge = line(x, low, "", PURPLE) | {"showlegend": False, "line": {"width": 0}}
+        band = line(x, high, "10 to 90 % of possible curves", PURPLE) | {"line": {"width": 0}, "fill": "tonexty"}
+        curve = line(x, list(picture.mean), "curve", PURPLE) | {"hovertext": said, "hoverinfo": "text"}
+        traces += [edge, band | {"fillcolor": f"{PURPLE}40"}, curve]
+    bottom, top = _score_range(picture)
+    states = dict.fromkeys("best" if point.trial == picture.best else point.state for point in picture.points)
+    for state in states:
+        group = [p for p in picture.points if ("best" if p.trial == picture.best else p.state) == state]
+        heights = [bottom if p.score is None else min(max(p.score, bottom), top) for p in group]
+        traces.append(
+            {
+                "mode": "markers",
+                "name": state,
+                "cliponaxis": False,
+                "x": [place(p.value) for p in group],
+                "y": heights,
+                "hoverinfo": "text",
+                "hovertext": [
+                    f"trial {p.trial}, {p.state}<br>{escape(picture.parameter)} {format_value(p.value)}<br>"
+                    f"{escape(metric)} {format_value(p.score)} after {p.fraction:.0%} of its steps"
+                    for p in group
+                ],
+                "marker": {
+                    "symbol": [
+                        _SYMBOLS.get(state, "square-open")
+                        if p.score in (None, height)
+                        else "triangle-down"
+                        if height == bottom
+                        else "triangle-up"
+                        for p, height in zip(group, heights, strict=True)
+                    ],
+                    "color": _MARKS.get(state, _MARKS["running"])["color"],
+                    "line": {"width": 2},
+                    "size": [15 if state == "best" else 6 + 6 * math.sqrt(p.fraction) for p in group],
+                },
+            }
+        )
+    chart = make_chart("trials and the estimated curve", traces, x=picture.parameter, y=metric)
+    ticks = axis_ticks(picture)
+    chart["layout"]["xaxis"] |= {
+        "range": [-0.03, 1.03],
+        "tickvals": [place(value) for value in ticks],
+        "ticktext": [f"{value:.6g}" for value in ticks],
+    }
+    chart["layout"]["yaxis"]["range"] = [bottom, top]
+    chart["layout"]["shapes"] = [
+        {
+            "type": "rect",
+            "x0": left,
+            "x1": right,
+            "y0": 0,
+            "y1": 1,
+            "yref": "paper",
+            "fillcolor": f"{GREY}26",
+            "line": {"width": 0},
+            "layer": "below",
+        }
+        for left, right in _excluded(picture)
+    ]
+    chart["note"] = "A mark is larger the more steps the trial took. A triangle at the edge is a score beyond the axis."
+    if chart["layout"]["shapes"]:
+        chart["note"] += f" Shaded is what is excluded: the best value is {picture.where}."
+    return chart
+
+
 def axis_ticks(picture: CurvePicture) -> list[float]:
     """Return round values that are not too close to each other. 0 and powers of ten are preferred."""
     from matplotlib.ticker import MaxNLocator
@@ -79,31 +176,6 @@ def axis_ticks(picture: CurvePicture) -> list[float]:
     if len(taken) < 3:  # a range within one decade, or a linear axis
         taken = [float(tick) for tick in MaxNLocator(6).tick_values(low, high) if low <= tick <= high]
     return sorted(taken)
-
-
-@styled()
-def spending_chart(spending: Spending, metric: str) -> Figure | None:
-    """Draw the best score against the spent ε (or steps). A second line assumes that no trial was stopped."""
-    rows = [row for row in spending.rows if row.best is not None]
-    if not rows:
-        return None
-    figure = new_figure(*WIDE)
-    axes = figure.add_subplot(ylabel=f"best {metric}")
-    axes.set_xlabel("ε spent so far (an estimate, not a guarantee)" if spending.with_epsilon else "steps")
-    scores = [row.best or 0.0 for row in rows]
-    spent = [row.epsilon or 0.0 if spending.with_epsilon else row.steps for row in rows]
-    whole = [row.whole_epsilon or 0.0 if spending.with_epsilon else row.whole_steps for row in rows]
-    for places, colour, dash, label in (
-        (whole, BLACK, "--", "the same trials, if none had ended early"),
-        (spent, GREEN, "-", "this search"),
-    ):
-        axes.step(places, scores, where="post", marker="o", markersize=4, color=colour, linestyle=dash, label=label)
-    most = max(*spent, *whole)
-    if spending.with_epsilon and spending.cap is not None and spending.cap <= 1.5 * most:
-        axes.axvline(spending.cap, color=RED, linestyle=":", linewidth=2, label="the cap")
-    axes.set_xlim(left=0.0)
-    figure.legend(loc="outside upper left", ncols=3)
-    return figure
 
 
 def _score_range(picture: CurvePicture) -> tuple[float, float]:
@@ -129,16 +201,18 @@ def _score_range(picture: CurvePicture) -> tuple[float, float]:
 
 def _draw_excluded(axes: Axes, picture: CurvePicture) -> None:
     """Shade the parameter values that the pruner has excluded."""
-    if not picture.where:
-        return
     label = f"excluded: the best value is {picture.where} (level {100 * picture.level:.3g} %)"
-    for begin, end in ((None, picture.above), (picture.below, None)):
-        if begin is None and end is None:
-            continue
-        left = -0.03 if begin is None else picture.axis.place(begin)
-        right = 1.03 if end is None else picture.axis.place(end)
+    for left, right in _excluded(picture):
         axes.axvspan(left, right, facecolor=GREY, alpha=0.15, linewidth=0, label=label)
         label = ""
+
+
+def _excluded(picture: CurvePicture) -> list[tuple[float, float]]:
+    """Return the parts of the axis that the pruner has excluded, from and to; none if the curve is not unimodal."""
+    if not picture.where:
+        return []
+    below = [] if picture.above is None else [(-0.03, picture.axis.place(picture.above))]
+    return below + ([] if picture.below is None else [(picture.axis.place(picture.below), 1.03)])
 
 
 def _draw_points(axes: Axes, picture: CurvePicture) -> None:
@@ -149,7 +223,7 @@ def _draw_points(axes: Axes, picture: CurvePicture) -> None:
         height = low if point.score is None else min(max(point.score, low), high)
         place = picture.axis.place(point.value)
         label = point.state
-        style = {"markersize": 5.0 + 4.0 * math.sqrt(point.fraction), **_MARKS[point.state]}
+        style = {"markersize": 5.0 + 4.0 * math.sqrt(point.fraction), **_MARKS.get(point.state, _MARKS["running"])}
         if point.score is not None and height != point.score:
             label = OFF_AXIS
             style["marker"] = "v" if height == low else "^"

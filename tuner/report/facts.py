@@ -16,7 +16,7 @@ from tuner.privacy.card.claims import NOTHING_CLAIMED, PUBLIC_SEARCH, Total, cla
 from tuner.privacy.ledger.history import void_text
 from tuner.privacy.ledger.stores import default_url
 from tuner.report.curve_watch import curves_of_sweep
-from tuner.report.spending import spending
+from tuner.report.spending import charges, spending
 from tuner.report.sweep_report import SweepReport
 from tuner.report.trial_row import CUT_OFF, TrialRow
 from tuner.report.wording import plural
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
     from tuner.plan.commit import CommitPlan
+    from tuner.plan.comparison import CandidateRow
     from tuner.plan.modes import PublicData
     from tuner.privacy.ledger.ledger import Ledger
     from tuner.privacy.ledger.search_budget import BudgetView, SearchBudget
@@ -182,11 +183,33 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False, compose: bool = True)
             from tuner.study.importance import importances  # it imports scikit-learn
 
             found_importances = {} if study is None else importances(study, seed=experiment.seed)
-            report = replace(report, spending=found, importances=found_importances)
+            report = replace(
+                report,
+                spending=found,
+                importances=found_importances,
+                charges=() if budget is None else charges(rows, budget),
+                prices=_prices(experiment, plan),
+            )
     if spent and ledger is not None:
         card, picture = _card(sweep, ledger)
         report = replace(report, card=card, card_picture=picture)
     return report
+
+
+def _prices(experiment: Experiment, plan: Plan) -> tuple[CandidateRow, ...]:
+    """Return what each way to search was expected to cost, which follows from public facts alone.
+
+    It is empty for a search without privacy, and where the data set is not known here any more.
+    """
+    from trainables.errors import DatasetError
+    from tuner.plan.comparison import compare
+
+    if not plan.private:
+        return ()
+    try:
+        return compare(experiment, experiment.dataset_request(), plan).rows
+    except (DatasetError, TunerError):
+        return ()
 
 
 def _trials(
@@ -317,6 +340,7 @@ def sweep_report(
         else "",
         accounting=plan.mode,
         unit=plan.unit,
+        dataset=plan.dataset,
         domains={name: domain for name, domain in experiment.space.parameters if name in plan.searched},
         not_started=misfits,
         curves=() if study is None else curves_of_sweep(study, experiment),

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from tuner.figures import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, new_figure, styled
-from tuner.report.charts import plain_ticks
+from tuner.figures import BLACK, BLUE, GREEN, ORANGE, PURPLE, RED, new_figure, plain_ticks, styled
 from tuner.report.wording import format_value
 
 if TYPE_CHECKING:

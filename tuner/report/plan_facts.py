@@ -27,7 +27,18 @@ if TYPE_CHECKING:
     from tuner.plan.plan import Plan
     from tuner.privacy.ledger.state import DatasetState
 
-__all__ = ["minimum_facts", "plan_text", "plan_warnings", "release_facts", "search_facts"]
+__all__ = [
+    "CANDIDATE_HEADS",
+    "candidate_cells",
+    "minimum_facts",
+    "plan_text",
+    "plan_warnings",
+    "release_facts",
+    "search_facts",
+]
+
+CANDIDATE_HEADS = ("", "noise", "expected price", "whole runs", "")
+"""Headings of the table of the ways to search."""
 
 _LARGE_ERROR = 0.02
 """The plan warns if the standard error of a score is above this value, because trials often differ by less."""
@@ -313,12 +324,13 @@ def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
 def _comparison(plan: Plan, comparison: Comparison) -> PlanTable:
     return PlanTable(
         title=f"what ε = {plan.epsilon:g} buys: expected price of search in points of accuracy (docs/modes.md)",
-        header=("", "noise", "expected price", "whole runs", ""),
-        rows=tuple(_candidate_cells(row, "taken" if comparison.is_choice else "this file") for row in comparison.rows),
+        header=CANDIDATE_HEADS,
+        rows=tuple(candidate_cells(row, "taken" if comparison.is_choice else "this file") for row in comparison.rows),
     )
 
 
-def _candidate_cells(row: CandidateRow, mark: str) -> tuple[str, ...]:
+def candidate_cells(row: CandidateRow, mark: str) -> tuple[str, ...]:
+    """Return one way to search as cells of a table. `mark` is written next to the one that is taken."""
     if row.refused:
         return row.title, "–", "refused", "–", row.refused
     noise = "–" if row.noise_multiplier is None else f"{row.noise_multiplier:.4g}"

@@ -15,7 +15,17 @@ from tuner.study.best import is_better
 if TYPE_CHECKING:
     from tuner.privacy.ledger.search_budget import SearchBudget
 
-__all__ = ["Spending", "SpendingRow", "spending"]
+__all__ = ["Charged", "Spending", "SpendingRow", "charges", "spending"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charged:
+    """What one trial was charged, and what was charged after it and all trials with lower numbers."""
+
+    trial: int  # number of the trial
+    steps: int  # of all its attempts
+    total: int  # steps of this trial and all before it
+    share: float  # of the search's budget, of this trial and all before it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +89,20 @@ class Spending:
         if self.stopped:
             said.append("The final scores of stopped trials are unknown.")
         return tuple(said)
+
+
+def charges(trials: Sequence[TrialRow], budget: SearchBudget) -> tuple[Charged, ...]:
+    """Return what each trial was charged, in the order of their numbers, from one reading of the ledger.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
+    """
+    reading, found, total = budget.read(), [], 0
+    for trial, share in zip(trials, reading.shares([trial.id for trial in trials]), strict=True):
+        steps = reading.charged_steps(trial.id)
+        total += steps
+        found.append(Charged(trial=trial.number, steps=steps, total=total, share=share))
+    return tuple(found)
 
 
 def spending(

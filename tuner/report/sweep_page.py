@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from tuner.report.budget_charts import charges_chart, epsilon_chart, price_chart, spending_chart
 from tuner.report.card_html import card_html
-from tuner.report.charts import parameter_chart, steps_chart, trials_chart
-from tuner.report.curve_chart import curve_chart, spending_chart
+from tuner.report.charts import learning_curves, ranking_chart, scores_chart
+from tuner.report.curve_chart import curve_chart, curve_plot
+from tuner.report.interactive import Places, interactive_page
 from tuner.report.pages import page_from, page_picture
+from tuner.report.parameter_charts import importance_chart, pair_chart, parallel_chart, parameter_chart
+from tuner.report.plan_facts import CANDIDATE_HEADS, candidate_cells
 from tuner.report.sweep_report import SweepReport
 from tuner.report.wording import expected_text, format_value, plural, tied_text, trial_name, with_error
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
-
     from tuner.privacy.ledger.search_budget import BudgetView
     from tuner.report.spending import Spending
     from tuner.study.unimodal.inference.picture import CurvePicture
@@ -25,8 +28,9 @@ _STATE_CLASSES = {
     **dict.fromkeys(("starting", "running"), "running"),
     "interrupted": "pruned",
 }
-_ERROR = "± is the standard error: of the sample of validation records, and of a protected score's noise"
 _EVERY = 4  # every fourth value of the curve is in its table
+_PAIRED = 6  # most important parameters of which every pair has a chart
+_COLUMNS = 12  # steps at most that have a column in the table of all scores
 
 
 def sweep_page(report: SweepReport) -> str:
@@ -44,46 +48,81 @@ def sweep_page(report: SweepReport) -> str:
         "commands": [command for command in report.next_commands if not command.startswith("tune report ")],
         "card": card_html(report.card, report.card_picture),
     }
-    if not report.runs_hidden:
-        values |= _trial_values(report)
-    return page_from("sweep.html", **values)
+    if report.runs_hidden:
+        return page_from("sealed.html", **values)  # nothing to draw, so no script
+    places = Places()
+    return interactive_page("sweep.html", places, **values, **_trial_values(report, places))
 
 
-def _trial_values(report: SweepReport) -> dict[str, Any]:
+def _trial_values(report: SweepReport, places: Places) -> dict[str, Any]:
     """Return the values of the template ``trials.html``, which shows the trials of a search that is not sealed."""
     with_epsilon = any(trial.epsilon is not None for trial in report.trials)
     with_reasons = any(trial.reason for trial in report.trials)
     heads = ["trial", "state", "steps", report.metric, *(["ε of the trial alone"] if with_epsilon else [])]
     heads += [*report.parameters, *(["reason"] if with_reasons else [])]  # in the order of the template's cells
+    shown, names = [report], report.parameters
+    important = sorted(names, key=lambda name: -report.importances.get(name, 0.0))[:_PAIRED]
+    spending = report.spending
     return {
-        "curves": [_curve(picture, report) for picture in report.curves if picture.points],
-        "spending": None if report.spending is None else _spending(report.spending, report.metric),
-        "charts": _charts(report),
+        "scores": [
+            places.place(scores_chart(shown)),
+            places.place(learning_curves(shown)),
+            places.place(ranking_chart(report)),
+        ],
+        "importances": [(name, f"{share:.0%}") for name, share in report.importances.items()],
+        "parameters": [
+            places.place(importance_chart(report)),
+            places.place(*(pair_chart(shown, *pair) for pair in combinations(important, 2)), label="Two parameters:"),
+            places.place(parallel_chart(shown, names)),
+            *(places.place(parameter_chart(shown, name)) for name in names),
+        ],
+        "curves": [_curve(picture, report, places) for picture in report.curves if picture.points],
+        "spending": None if spending is None else _spending(spending, report.metric),
+        "spent": [
+            places.place(None if spending is None else spending_chart(spending, report.metric)),
+            places.place(charges_chart(report)),
+            places.place(epsilon_chart(shown)),
+        ],
+        "prices": [candidate_cells(row, "this search") for row in report.prices],
+        "price_heads": ("way to search", *CANDIDATE_HEADS[1:-1], "remark"),
+        "price_chart": places.place(price_chart(report.prices)),
         "trial_heads": heads,
         "with_epsilon": with_epsilon,
         "with_reasons": with_reasons,
+        "steps": _scores_by_step(report),
     }
 
 
-def _boxes(report: SweepReport) -> list[tuple[str, str, str]]:
-    """Return a name, a value and a remark for each of the three main figures."""
+def _scores_by_step(report: SweepReport) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and rows of a table of every score; empty if trials report at too many different steps."""
+    steps = sorted({step for trial in report.trials for step, _ in trial.curve})
+    if not 1 < len(steps) <= _COLUMNS:
+        return [], []
+    rows = [
+        [str(trial.number), *(format_value(dict(trial.curve).get(step)) for step in steps)] for trial in report.trials
+    ]
+    return ["trial", *(f"at {step}" for step in steps)], rows
+
+
+def _boxes(report: SweepReport) -> list[tuple[str, str, list[str]]]:
+    """Return a name, a value and remarks for each of the three main figures."""
     best = report.winner or report.best
-    cap, delta = "none", "nothing charged" if report.claim else "not private"
+    cap, remarks_of_cap = "none", ["nothing charged" if report.claim else "not private"]
     if report.budget is not None:
-        covers = "the winner alone" if report.runs_hidden else "the whole search"
-        cap, delta = f"{report.budget.epsilon_cap:.10g}", f"at δ = {report.budget.delta:.10g}, for {covers}"
+        covers = "for the winner alone" if report.runs_hidden else "for the whole search"
+        cap, remarks_of_cap = f"{report.budget.epsilon_cap:.10g}", [f"at δ = {report.budget.delta:.10g}", covers]
     remarks = []
     if report.runs_hidden and best is None:
         remarks.append(report.without_winner)
     elif best is not None:
         remarks += [trial_name(best.number, committed=best.committed)] * (not report.runs_hidden)
-        remarks += [_ERROR] * (best.error is not None)
+        remarks += ["± is one standard error"] * (best.error is not None)
         remarks += [text for text in (tied_text(report.tied), expected_text(report.expected)) if text]
-    trials = ("trials", f"{report.ended} of {report.trials_planned}", report.counts)
+    trials = ("trials", f"{report.ended} of {report.trials_planned}", [report.counts])
     return [
-        (f"best {report.metric}", with_error(best.score, best.error) if best else "–", ", ".join(remarks)),
-        ("runs", "sealed", "their number is never shown") if report.runs_hidden else trials,
-        ("guaranteed ε (the cap)", cap, delta),
+        (f"best {report.metric}", with_error(best.score, best.error) if best else "–", remarks),
+        ("runs", "sealed", ["their number is never shown"]) if report.runs_hidden else trials,
+        ("guaranteed ε (the cap)", cap, remarks_of_cap),
     ]
 
 
@@ -117,28 +156,14 @@ def _best_title(report: SweepReport) -> str:
     return f"Best trial: {report.winner.number}" if report.winner else "No trial is complete"
 
 
-def _charts(report: SweepReport) -> list[tuple[str, list[Markup]]]:
-    metric, named = report.metric, report.parameters
-    sections = [
-        ("trial", [(trials_chart(report), f"{metric} of each trial, and the best so far")]),
-        ("parameter", [(parameter_chart(report, name), f"{metric} by {name}") for name in named]),
-        ("step", [(steps_chart(report), f"{metric} of each trial by step")]),
-    ]
-    drawn = []
-    for by, figures in sections:
-        pictures = [page_picture(figure, f"{alt}; numbers in the table of trials") for figure, alt in figures if figure]
-        if pictures:
-            drawn.append((f"{metric} by {by}", pictures))
-    return drawn
-
-
-def _curve(picture: CurvePicture, report: SweepReport) -> dict[str, Any]:
+def _curve(picture: CurvePicture, report: SweepReport, places: Places) -> dict[str, Any]:
     figure = curve_chart(picture, report.metric)
     alt = f"{report.metric} by {picture.parameter}: {' '.join(picture.sentences)}"
     values = list(zip(picture.values, picture.mean, picture.band_low, picture.band_high, strict=True))[::_EVERY]
     return {
         "picture": picture,
-        "chart": figure and page_picture(figure, alt),
+        "chart": places.place(curve_plot(picture, report.metric)),
+        "static": figure and page_picture(figure, alt),
         "points": [
             (
                 point.trial,
@@ -159,9 +184,4 @@ def _spending(spending: Spending, metric: str) -> dict[str, Any]:
     if spending.with_epsilon:
         heads += ["ε", "ε, run whole"]
         rows = [(*cells, row.epsilon, row.whole_epsilon) for cells, row in zip(rows, spending.rows, strict=True)]
-    figure = spending_chart(spending, metric)
-    return {
-        "chart": figure and page_picture(figure, f"best {metric} by what was spent: {' '.join(spending.sentences)}"),
-        "heads": heads,
-        "rows": [map(format_value, row) for row in rows],
-    }
+    return {"heads": heads, "rows": [list(map(format_value, row)) for row in rows]}

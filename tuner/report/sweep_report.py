@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tuner.privacy.card.claims import budget_sentence
@@ -13,8 +14,9 @@ from tuner.report.wording import plural
 
 if TYPE_CHECKING:
     from search_spaces.domains import Domain
+    from tuner.plan.comparison import CandidateRow
     from tuner.privacy.ledger.search_budget import BudgetView
-    from tuner.report.spending import Spending
+    from tuner.report.spending import Charged, Spending
     from tuner.study.unimodal.inference.picture import CurvePicture
 
 __all__ = ["SweepReport"]
@@ -51,7 +53,10 @@ class SweepReport:
     card_picture: str = ""  # the card's curve as SVG
     winner_lost: bool = False  # the runs of a sealed search are gone, so no winner can be released
     curves: tuple[CurvePicture, ...] = ()  # of a unimodal search, one per parameter
+    dataset: str = ""  # whose records the trials are scored on; scores of different data sets are not compared
     spending: Spending | None = None
+    charges: tuple[Charged, ...] = ()  # what each trial was charged
+    prices: tuple[CandidateRow, ...] = ()  # expected prices of search, as planned; empty if they are not known
     importances: Mapping[str, float] = field(default_factory=dict)  # of searched parameters, by fANOVA; sum 1
     chosen: int | None = None  # number of the winning trial; None if it is the one with the best score
     why: str = ""  # why another trial than the one with the best score wins
@@ -64,7 +69,7 @@ class SweepReport:
         """Whether the report shows only the winner and nothing about the other runs."""
         return self.accounting.runs_hidden
 
-    @property
+    @cached_property
     def winner(self) -> TrialRow | None:
         """The trial that `tune export` exports."""
         if self.commits and self.committed is None:
@@ -76,7 +81,7 @@ class SweepReport:
         """The committed run, if it is complete."""
         return next((trial for trial in self.trials if trial.committed and trial.state == "complete"), None)
 
-    @property
+    @cached_property
     def best(self) -> TrialRow | None:
         """The complete trial with the best score, or the committed run. Of equal scores, it is the first trial."""
         return best_row(self.trials, mode=self.mode)

@@ -16,7 +16,7 @@ from tuner.sweep.folder import read_json
 from tuner.sweep.identity import admit_open_use, keyed_fingerprint, near_names, public_facts
 from tuner.sweep.ledger_head import remember_head, require_head, require_not_behind
 from tuner.sweep.releases import release_to_use
-from tuner.sweep.settings import plan_hash, settings_hash, split_of
+from tuner.sweep.settings import plan_hash, settings_hash, split_of, stated_use
 from tuner.sweep.start_weights import start_for_ledger
 from tuner.sweep.status import SweepState
 
@@ -129,6 +129,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
             "settings": settings_hash(prepared.experiment, ledger.id),
             "plan": plan_hash(plan),
             "split": split_of(prepared.experiment),
+            **stated_use(prepared.experiment),
             **({} if plan.commit is None else {"commit": {"share": plan.commit.share, "start": plan.commit.start}}),
             **_probes(prepared),
             **device_of(prepared.experiment),

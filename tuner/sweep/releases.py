@@ -28,7 +28,7 @@ from tuner.privacy.accountant.filters import OneRelease, VotedLabels
 from tuner.sweep.folder import read_json
 from tuner.sweep.identity import keyed_fingerprint, near_names, public_facts
 from tuner.sweep.ledger_head import remember_head
-from tuner.sweep.settings import split_of
+from tuner.sweep.settings import split_of, stated_use
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -192,6 +192,7 @@ def _charge_and_draw(ledger: Ledger, prepared: ReadySearch, log: Path, fingerpri
             "experiment": plan.name,
             "method": plan.method,
             "split": split_of(prepared.experiment),
+            **stated_use(prepared.experiment),
             **own,
         },
     )

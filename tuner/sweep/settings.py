@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.plan.plan import Plan
 
-__all__ = ["check_same", "located", "plan_hash", "settings_hash", "split_of"]
+__all__ = ["check_same", "located", "plan_hash", "settings_hash", "split_of", "stated_use"]
 
 # Any other change would alter the claim, or make the new trials incomparable with the old ones. The records may move to
 # another folder, because the ledger identifies them by their content, and public weights, because they have a hash. A
@@ -104,6 +104,12 @@ def _flat(values: dict[str, object], prefix: str = "") -> dict[str, object]:
         name = f"{prefix}{key}"
         flat.update(_flat(value, f"{name}.") if isinstance(value, dict) else {name: value})
     return flat
+
+
+def stated_use(experiment: Experiment) -> dict[str, object]:
+    """Return the purpose of a search and its contact, which the ledger stores; empty where the file states none."""
+    stated = {"purpose": experiment.privacy.purpose, "contact": experiment.privacy.contact}
+    return {name: words for name, words in stated.items() if words is not None}
 
 
 def split_of(experiment: Experiment) -> dict[str, object]:

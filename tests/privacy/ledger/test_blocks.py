@@ -60,6 +60,16 @@ def test_a_search_counts_whole_on_each_of_its_blocks_and_gives_all_back(capped: 
     assert "charged as both" in search_lines(capped.dataset_state(NOVEMBER))[0].mode
 
 
+def test_the_officer_of_each_block_reads_the_purpose_and_the_contact(ledger: Ledger) -> None:
+    both(ledger, details={"purpose": "triage of letters", "contact": "ann@example.org", "method": "dp_sgd"})
+    ledger.open_search(NOVEMBER, "silent", **SEARCH)
+    for name in (OCTOBER, NOVEMBER):
+        line = search_lines(ledger.dataset_state(name))[0]
+        assert (line.purpose, line.contact) == ("triage of letters", "ann@example.org")
+    silent = search_lines(ledger.dataset_state(NOVEMBER))[1]
+    assert (silent.purpose, silent.contact) == ("", "")
+
+
 def test_if_one_block_refuses_nothing_is_opened_or_reopened(capped: Ledger) -> None:
     both(capped)
     seqs = [capped.dataset_state(name).seq for name in (OCTOBER, NOVEMBER)]

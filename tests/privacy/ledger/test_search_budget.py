@@ -114,6 +114,24 @@ def test_the_bar_of_a_coupon_book_weighs_its_coupons(ledger: Ledger) -> None:
     assert (view.step_cap, view.left_steps) == (110, 0)
 
 
+def test_the_shares_of_the_trials_in_any_order_end_at_what_the_bar_shows(ledger: Ledger) -> None:
+    loud = SampledGaussian(0.1, 1.5)
+    filter = FixedOrder.of(order=8.0, epsilon=2.0, delta=1e-5)
+    assert filter is not None
+    for name, limit in (("book", CouponBook(((loud, 10), (CHEAP, 100)))), ("order", filter)):
+        open_search(ledger, name, 2.0 if name == "order" else 4.0, filter=limit)
+        budget = SearchBudget(ledger, name)
+        for trial, mechanism, steps in (("a", CHEAP, 40), ("b", loud, 2), ("c", CHEAP, 10)):
+            budget.reserve(trial, asked(mechanism, steps))
+            budget.charge_for(trial).lease(steps // 2, **mechanism.body())
+        spent = budget.view().spent
+        for order in ("abc", "cba"):
+            shares = budget.read().shares(list(order))
+            assert shares == sorted(shares)
+            assert shares[-1] == pytest.approx(spent, rel=1e-12)
+        assert budget.read().shares(["a"])[0] < spent, "without the others it is less"
+
+
 def test_the_bar_of_a_fixed_order_is_its_divergence(ledger: Ledger) -> None:
     filter = FixedOrder.of(order=8.0, epsilon=2.0, delta=1e-5)
     assert filter is not None

@@ -63,11 +63,15 @@ class Point:
         moment: time of the event, or the previous point's moment if the event's time is earlier or unreadable.
         committed: sum of ε of all searches that count against the cap.
         cap: ε of the cap; None without a cap.
+        name: name of the search that the event is about; empty for another event.
+        what: kind of the event; see `Line`.
     """
 
     moment: datetime
     committed: float
     cap: float | None
+    name: str = ""
+    what: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +91,8 @@ class SearchLine:
         steps_spent: number of charged training steps.
         steps_reserved: number of training steps that are reserved and not yet charged.
         cards: SHA-256 of each issued privacy card; empty for a sealed search.
+        purpose: what the search is for, in the analyst's words; empty if it was not stated.
+        contact: who answers questions about it; empty if it was not stated.
     """
 
     search: str
@@ -108,6 +114,8 @@ class SearchLine:
     steps_spent: int | None
     steps_reserved: int | None
     cards: tuple[str, ...]
+    purpose: str
+    contact: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,13 +153,15 @@ def lines(history: History) -> list[Line]:
 def points(history: History) -> list[Point]:
     """Return the committed ε and the cap after each event of `lines`."""
     found: list[Point] = []
-    for entry, state, *_ in _events(history):
+    for entry, state, what, _, search in _events(history):
         moment = _moment(entry.time)
         last = found[-1].moment if found else None
         if last is not None and (moment is None or moment < last):
             moment = last
         if moment is not None:
-            found.append(Point(moment, state.committed_epsilon, state.cap.epsilon if state.cap else None))
+            name = "" if search is None else search.search
+            cap = state.cap.epsilon if state.cap else None
+            found.append(Point(moment, state.committed_epsilon, cap, name, what))
     return found
 
 
@@ -295,6 +305,8 @@ def _search_line(search: SearchState) -> SearchLine:
         steps_spent=None if hidden else search.leased_steps,
         steps_reserved=None if hidden else search.reserved_steps,
         cards=() if hidden else tuple(digest for digest, _, _ in search.cards),
+        purpose=str(search.details.get("purpose", "")),
+        contact=str(search.details.get("contact", "")),
     )
 
 

@@ -38,6 +38,10 @@ __all__ = ["Ledger"]
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
+_SHARED = ("own", "split", "purpose", "contact")
+"""Notes on a search that are also kept with its part on another block."""
+
+
 class Ledger(OwnersLedger):
     """Durable record of the caps of data sets and of the charges of all searches on them.
 
@@ -88,7 +92,8 @@ class Ledger(OwnersLedger):
                 refused.
             division: how the records are divided among users, if the unit is a user. Records that earlier searches have
                 too must belong to the same users.
-            details: notes on the search, as plain JSON. The key `own` says that the records are the user's own.
+            details: notes on the search, as plain JSON. The key `own` says that the records are the user's own. The
+                data protection officer sees `purpose` and `contact`.
             blocks: other data sets on which the whole claim counts too (`blocks.py`). If one of them refuses, nothing
                 is opened.
 
@@ -138,7 +143,7 @@ class Ledger(OwnersLedger):
             if "own" in (details or {}):
                 for name in (dataset, *blocks):
                     admit_own(write.states, name)
-            shared = {key: value for key, value in (details or {}).items() if key in {"own", "split"}}
+            shared = {key: value for key, value in (details or {}).items() if key in _SHARED}
             body["division"] = None if division is None else _entered(write, dataset, search, division)
             for block in blocks:
                 require_dataset(block)

@@ -220,6 +220,14 @@ class BudgetReading:
         """Return the number of training steps that all attempts of a trial together have leased."""
         return self.state.training.account(trial).leased
 
+    def shares(self, trials: Sequence[str]) -> list[float]:
+        """Return, after each trial, the share of the filter's budget that it and all trials before it have leased."""
+        so_far, found = PoolState(filter=self.state.training.filter, claim=self.state.training.claim), []
+        for trial in trials:
+            so_far = so_far.with_trial(trial, self.state.training.account(trial))
+            found.append(so_far.filter.share(so_far.leased, units=so_far.leased_units))
+        return found
+
     def trial_epsilon(self, trial: str, steps: int) -> float:
         """Return ε of a trial's first `steps` steps at the search's δ, as if no other trial existed.
 
