@@ -3,7 +3,9 @@
     python -m benchmarks.prior --data-dir DATA [--quick] [--json] [--write] [--only SECTION ...] [--out DIR]
 
 Sections: `measure` trains grids of learning rates and clipping norms in random situations, and what R, σ, λ, batch
-sizes and epochs add; `--write` then distils them into search_spaces/prior/measured.json. `left_out` judges the prior on
+sizes and epochs add; `--write` then distils them into search_spaces/prior/measured.json. `convolutional` trains grids
+of rates of convolutional models, judges each data set by the others, and with `--write` adds that family to the file;
+it comes after `measure`. `left_out` judges the prior on
 each data set with the formulas that were fitted without it: one run against the best of a grid of 60 on the same
 validation records. `set_aside` does the same on two data sets that were never fitted. Only training records are read.
 Finished results are kept in --out, and a killed run continues from there.
@@ -14,6 +16,7 @@ Finished results are kept in --out, and a killed run continues from there.
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 import time
@@ -25,14 +28,24 @@ from typing import Any
 import torch
 
 from benchmarks.harness import Benchmark, Figure, Kept, Results, Section, Settings, Table, at_most, run
+from benchmarks.prior.convolutional import (
+    DATASETS,
+    NetCase,
+    NetGrid,
+    cases,
+    family_fits,
+    grid_of,
+    loss_at,
+    noise_of_grid,
+)
 from benchmarks.prior.distil import rows_of
-from benchmarks.prior.document import document, write
+from benchmarks.prior.document import PATH, document, with_convolutional, write
 from benchmarks.prior.extras import LEVELS, Gains, LengthCase, Lengths, gains_of, length_cases, lengths_of
 from benchmarks.prior.judge import EPSILONS, Case, Oracle, judge_case, oracle_of
 from benchmarks.prior.records import FITTED, SET_ASIDE
 from benchmarks.prior.situations import Measured, Situation, measure, situations
 
-SITUATIONS, GAINS, LENGTHS = 250, 20, 10
+SITUATIONS, GAINS, LENGTHS, NET_CASES = 250, 20, 10, 20  # the last: of each data set
 BAR = 1.5  # points
 
 
@@ -76,6 +89,30 @@ def measure_all(settings: Settings, results: Results) -> None:
     results.tables[title] = Table(("parameter", "value", "gain"), tuple(rows))
     if settings.own.write:
         write(document(measured, gains, lengths))
+
+
+def measure_convolutional(settings: Settings, results: Results) -> None:
+    """Measure convolutional models, judge each data set by the others, and write the family if that is wanted."""
+    torch.set_num_threads(1)
+    wanted = cases(NET_CASES)
+    kept = Kept(settings.out / "convolutional.jsonl", NetCase, NetGrid)
+    grids = complete(kept, wanted, lambda one: grid_of(one, settings.data_dir))
+    rows = []
+    for name in DATASETS:
+        own = [grid for case, grid in grids.items() if case.dataset == name]
+        line = family_fits({case: grid for case, grid in grids.items() if case.dataset != name})
+        loss = {
+            "as a linear model": [loss_at(grid, 0.0) for grid in own],
+            "with the family": [loss_at(grid, line["offset"] + line["noise"] * noise_of_grid(grid)) for grid in own],
+        }
+        for way, losses in loss.items():
+            found = Figure.mean_of(losses, "%")
+            results.figures[f"convolutional: mean loss on {name} {way}"] = found
+            rows.append((name, way, len(own), found.plus_minus(), f"{max(losses):.1f}"))
+    title = "loss of the prior's rate against the best of ten rates, fitted without the data set; validation, points"
+    results.tables[title] = Table(("data set", "rate", "situations", "mean loss", "worst"), tuple(rows))
+    if settings.own.write:
+        write(with_convolutional(json.loads(PATH.read_text()), grids))
 
 
 def judge(datasets: Sequence[str], name: str, settings: Settings, results: Results) -> None:
@@ -161,6 +198,7 @@ BENCHMARK = Benchmark(
     problems=_problems,
     sections={
         "measure": Section(measure=measure_all),
+        "convolutional": Section(measure=measure_convolutional, quick=False),
         "left_out": Section(
             measure=left_out, bars={"left_out: data sets outside 1.5 points at some ε": at_most(0, quick=False)}
         ),

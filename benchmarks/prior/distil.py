@@ -13,7 +13,7 @@ from torch import Tensor
 from benchmarks.prior.situations import CLIPS, Measured, Situation
 from search_spaces.prior.features import FEATURES, features
 
-__all__ = ["Fit", "Rows", "fit_adam", "fit_sgd", "regret", "rows_of"]
+__all__ = ["Fit", "Rows", "family_line", "fit_adam", "fit_sgd", "regret", "rows_of"]
 
 THEORY: Mapping[str, float] = {"noise": -1.0, "dimension": 0.0, "classes": 0.0}
 """Exponents that the ridge pulls to: the noise of all steps on the weights, rate × noise × √steps, stays what it is."""
@@ -163,11 +163,11 @@ def fit_sgd(rows: Rows, *, rounds: int = 250) -> tuple[Fit, Fit]:
         clip = clip_start + (rows.features - centre)[:, :2] @ clip_slopes
         product = start + (rows.features - centre) @ slopes + member @ offsets
         spread = _spread(rows, product)
-        own = {family: [float(offset), 0.0] for family, offset in zip(families, offsets, strict=True)}
+        own = {family: family_line(float(offset)) for family, offset in zip(families, offsets, strict=True)}
         of_product: Fit = {
             "intercept": float(start - centre @ slopes),
             "coefficients": dict(zip(FEATURES, slopes.tolist(), strict=True)),
-            "families": {"linear": [0.0, 0.0], **own},
+            "families": {"linear": family_line(), **own},
             "unmeasured_family": 1.0,
             "clip": float(follow.clamp(0, 1)),
             "last_weights": of_last_weights(rows, product, clip),
@@ -202,11 +202,16 @@ def fit_adam(rows: Rows, *, rounds: int = 250) -> Fit:
         return {
             "intercept": float(start - centre @ slopes),
             "coefficients": dict(zip(FEATURES, slopes.tolist(), strict=True)),
-            "families": {"linear": [0.0, 0.0]},
+            "families": {"linear": family_line()},
             "unmeasured_family": 1.0,
             "last_weights": of_last_weights(rows, rate, clip),
             "spread": _spread(rows, rate),
         }
+
+
+def family_line(offset: float = 0.0, *, noise: float = 0.0, spread: float = 0.0) -> Fit:
+    """Return by what the rates of a family differ: offset + noise · feature, with more spread."""
+    return {"offset": offset, "noise": noise, "spread": spread}
 
 
 def _robust(loss: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import platform
 import statistics
@@ -12,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import search_spaces.prior
-from benchmarks.prior.distil import Fit, Rows, fit_adam, fit_sgd, rows_of
+from benchmarks.prior.convolutional import NetCase, NetGrid, family_fits
+from benchmarks.prior.distil import Fit, Rows, family_line, fit_adam, fit_sgd, rows_of
 from benchmarks.prior.extras import LENGTHS, LEVELS, Gains, LengthCase, Lengths
 from benchmarks.prior.records import FITTED, SET_ASIDE, checksums
 from benchmarks.prior.situations import Measured, Situation
 
-__all__ = ["PATH", "document", "write"]
+__all__ = ["PATH", "document", "with_convolutional", "write"]
 
 PATH = Path(search_spaces.prior.__file__).parent / "measured.json"
 
@@ -66,6 +68,26 @@ def document(
             "versions": {"python": platform.python_version(), "torch": version("torch"), "numpy": version("numpy")},
         },
     }
+
+
+def with_convolutional(content: Mapping[str, Any], grids: Mapping[NetCase, NetGrid]) -> dict[str, Any]:
+    """Return the content of the file with the family of convolutional models, in all formulas of SGD's rate."""
+    found = copy.deepcopy(dict(content))
+    for name, fits in (("", found["fits"]), *found["without"].items()):
+        own = family_fits({case: grid for case, grid in grids.items() if case.dataset != name})
+        formula = fits["rate_times_clip"]
+        own["spread"] = sqrt(max(own["spread"] ** 2 - formula["spread"] ** 2, 0.0))
+        formula["families"]["convolutional"] = family_line(own["offset"], noise=own["noise"], spread=own["spread"])
+    about = found["provenance"]
+    about["families"] = sorted({*about["families"], "convolutional"})
+    about["convolutional"] = {
+        "command": "python -m benchmarks.prior --only convolutional --write",
+        "situations": len(grids),
+        "trainings": sum(len(grid.accuracies) for grid in grids.values()),
+        "models": sorted({grid.model for grid in grids.values()}),
+    }
+    about["not_measured"]["families"] = "recurrent, attention: the formula of linear models with a spread of e¹"
+    return found
 
 
 def write(content: Mapping[str, Any], path: Path = PATH) -> None:

@@ -18,7 +18,7 @@ from search_spaces.errors import DomainError
 from search_spaces.optimizers import NOISE_FLOOR
 from search_spaces.prior.features import features, noise_to_signal
 
-__all__ = ["FAMILIES", "Recommended", "Setting", "leaving_out", "left_out", "provenance", "recommend"]
+__all__ = ["FAMILIES", "Recommended", "Setting", "is_measured", "leaving_out", "left_out", "provenance", "recommend"]
 
 FAMILIES: Final = ("linear", "convolutional", "recurrent", "attention", "other")
 """Families of models."""
@@ -161,6 +161,11 @@ def _corrected(setting: Setting, dimension: float, floor: float) -> float:
     return sqrt(((floor * ratio) ** 2 + 1) / (ratio**2 + 1))
 
 
+def is_measured(family: str, *, optimizer: str) -> bool:
+    """Return whether the rates of an optimizer were measured for models of this family."""
+    return family in _measured()["fits"]["rate_times_clip" if optimizer == "sgd" else "adam_rate"]["families"]
+
+
 def provenance() -> Mapping[str, Any]:
     """Return where the prior comes from: command, data sets with checksums, seeds, versions and number of runs."""
     return dict(_measured()["provenance"])
@@ -175,14 +180,17 @@ def _measured() -> dict[str, Any]:
 def _formula(
     fit: Mapping[str, Any], known: Mapping[str, float], family: str, unknown: float, *, last: bool = False
 ) -> Recommended:
-    """Return exp(intercept + family's offset + Σ coefficient · feature), with the residual spread.
+    """Return exp(intercept + the family's line + Σ coefficient · feature), with the residual spread.
 
-    `last` adds what was measured for the last weights instead of averaged ones.
+    The line of a family is offset + noise · feature. `last` adds what was measured for the last weights instead of
+    averaged ones.
     """
-    offset, extra = fit.get("families", {}).get(family, (0.0, fit.get("unmeasured_family", 0.0)))
-    total = fit["intercept"] + offset + sum(value * known[name] for name, value in fit["coefficients"].items())
+    own = fit.get("families", {}).get(family, {"spread": fit.get("unmeasured_family", 0.0)})
+    total = fit["intercept"] + sum(value * known[name] for name, value in fit["coefficients"].items())
+    total += own.get("offset", 0.0) + own.get("noise", 0.0) * known["noise"]
     total += fit["last_weights"] if last else 0.0
-    return Recommended(value=exp(min(max(total, -50.0), 50.0)), spread=sqrt(fit["spread"] ** 2 + extra**2 + unknown**2))
+    spread = sqrt(fit["spread"] ** 2 + own["spread"] ** 2 + unknown**2)
+    return Recommended(value=exp(min(max(total, -50.0), 50.0)), spread=spread)
 
 
 def _within(name: str, found: Recommended) -> Recommended:

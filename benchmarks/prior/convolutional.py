@@ -1,0 +1,149 @@
+"""Grids of learning rates of convolutional models in random situations, and by how much the prior is off for them.
+
+The formulas of linear models say how the rate falls with noise, steps and size. What is distilled here is a factor of
+the rate for the family, exp(offset + noise · log(1 + r·√T)), fitted to the loss of accuracy as the formulas are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from benchmarks.prior.records import training_records
+from benchmarks.prior.situations import noise_of
+from search_spaces.prior.features import features
+from search_spaces.prior.recommend import Setting, leaving_out, recommend
+from trainables.charge import NoCharge
+from trainables.data.requests import DatasetRequest, Splits
+from trainables.spec import TrainingSpec
+from trainables.training import PrivateTraining
+
+__all__ = ["DATASETS", "FACTORS", "NetCase", "NetGrid", "cases", "family_fits", "grid_of", "loss_at", "noise_of_grid"]
+
+DATASETS = ("mnist", "fashion_mnist", "cifar10_10k2k")
+FACTORS = tuple(2.0**power for power in range(-6, 4))
+"""Factors of the rate that the formulas of linear models say."""
+
+_MODELS = {"cifar10_10k2k": ("four_conv_cnn", "tutorial_cnn")}
+_GRADIENTS = 30_000  # of one training, at most
+_HELD = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetCase:
+    """A random situation of a convolutional model: everything else follows from these."""
+
+    dataset: str
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetGrid:
+    """Public facts of a situation, and the accuracies on held-out training records in percent.
+
+    Attributes:
+        model: name of the model.
+        setting: what the prior is asked.
+        clip: clipping norm that the formulas of linear models say.
+        rate: rate that they say with this clip, fitted without the data set.
+        accuracies: at the rate times each of `FACTORS`.
+    """
+
+    model: str
+    setting: dict[str, float]
+    clip: float
+    rate: float
+    accuracies: tuple[float, ...]
+    seconds: float = 0.0
+
+
+def cases(each: int) -> list[NetCase]:
+    """Return `each` situations of every data set."""
+    return [NetCase(dataset=name, seed=seed) for seed in range(each) for name in DATASETS]
+
+
+def grid_of(case: NetCase, data_dir: str | None) -> NetGrid:
+    """Train the grid of a situation."""
+    rng = np.random.default_rng([7000 + case.seed, DATASETS.index(case.dataset)])
+    x, y = training_records(case.dataset, data_dir)
+    models = _MODELS.get(case.dataset, ("tutorial_cnn",))
+    model = models[int(rng.integers(len(models)))]
+    n = int(math.exp(rng.uniform(math.log(1000), math.log(min(30_000, 0.75 * len(y))))))
+    epochs = min(math.exp(rng.uniform(math.log(2), math.log(20))), _GRADIENTS / n)
+    sample_rate = max(math.exp(rng.uniform(math.log(0.005), math.log(0.3))), 8 / n)
+    steps = max(4, round(epochs / sample_rate))
+    noise = noise_of(math.exp(rng.uniform(math.log(0.04), math.log(3))), sample_rate, steps)
+    chosen = rng.permutation(len(y))[: n + _HELD]
+    inputs, labels = torch.from_numpy(x[chosen]), torch.from_numpy(y[chosen])
+    splits = Splits(
+        x_train=inputs[:n], y_train=labels[:n], x_validation=inputs[n:], y_validation=labels[n:],
+        x_test=inputs[n:], y_test=labels[n:],
+    )  # fmt: skip
+    classes = int(y.max()) + 1
+
+    def training(rate: float, clip: float) -> PrivateTraining:
+        spec = TrainingSpec(
+            method="dp_sgd", model=model, dataset=DatasetRequest(name=case.dataset),
+            batch_size=max(1, round(sample_rate * n)),
+            steps=steps, noise_multiplier=noise, sample_rate=sample_rate, private=False, noise_seed=case.seed,
+            parameters={"learning_rate": rate, "max_grad_norm": clip, "ema_decay": 0.9999}, seed=case.seed, threads=1,
+        )  # fmt: skip
+        return PrivateTraining(spec, NoCharge(), splits=splits)
+
+    dimension = sum(each.numel() for each in training(0.1, 1.0).model.parameters())
+    facts = {
+        "noise_multiplier": noise, "batch_size": sample_rate * n, "steps": float(steps), "train_size": float(n),
+        "dimension": float(dimension), "classes": float(classes),
+    }  # fmt: skip
+    with leaving_out(case.dataset):
+        found = recommend(Setting(**facts, family="linear"))  # type: ignore[arg-type]
+    rate, clip = found["learning_rate"].value, found["max_grad_norm"].value
+    accuracies = []
+    for multiple in FACTORS:
+        trained = training(rate * multiple, clip)
+        trained.run_to(steps)
+        accuracies.append(round(100 * trained.evaluate()["validation_accuracy"], 3))
+    return NetGrid(model=model, setting=facts, clip=clip, rate=rate, accuracies=tuple(accuracies))
+
+
+def loss_at(grid: NetGrid, log_factor: float) -> float:
+    """Return the points that a case loses at a factor of the linear rate, by interpolation of smoothed accuracies."""
+    raw = np.array(grid.accuracies)
+    smooth = raw.copy()
+    smooth[1:-1] = raw[:-2] / 4 + raw[1:-1] / 2 + raw[2:] / 4
+    return float(smooth.max() - np.interp(log_factor, np.log(FACTORS), smooth))
+
+
+def family_fits(grids: Mapping[NetCase, NetGrid]) -> dict[str, float]:
+    """Return offset and slope of the family's factor with the least mean loss, and the scatter around it."""
+    weights = {name: 1 / sum(case.dataset == name for case in grids) for name in {case.dataset for case in grids}}
+
+    def mean_loss(offset: float, slope: float) -> float:
+        total = 0.0
+        for case, grid in grids.items():
+            at = offset + slope * noise_of_grid(grid)
+            around = (loss_at(grid, at + shift) for shift in (-0.35, 0.0, 0.35))
+            total += weights[case.dataset] * sum(loss / (1 + loss / 10) for loss in around) / 3
+        return total / len(weights) + 0.1 * (offset**2 + slope**2)
+
+    points = [(a, b) for a in np.arange(-2.5, 1.01, 0.1) for b in np.arange(-0.2, 0.81, 0.05)]
+    offset, slope = min(points, key=lambda point: mean_loss(*point))
+    residuals = sorted(abs(_best(grid) - offset - slope * noise_of_grid(grid)) for grid in grids.values())
+    two_of_three = residuals[math.ceil(0.683 * len(residuals)) - 1]
+    return {"offset": float(offset), "noise": float(slope), "spread": float(two_of_three)}
+
+
+def noise_of_grid(grid: NetGrid) -> float:
+    """Return the feature `noise` of a situation."""
+    return features(**{name: value for name, value in grid.setting.items() if name != "train_size"})["noise"]
+
+
+def _best(grid: NetGrid) -> float:
+    """Return the mean logarithm of the good factors, each weighted by exp(−loss)."""
+    logs = np.log(FACTORS)
+    weights = np.exp([-loss_at(grid, at) for at in logs])
+    return float(weights @ logs / weights.sum())
