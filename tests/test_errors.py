@@ -109,7 +109,7 @@ def test_errors_survive_another_process(error: TunerError) -> None:
 def test_explain_shows_one_code_with_its_exit_code() -> None:
     said = CliRunner().invoke(cli, ["explain", "[sweep-running]"])
     assert said.exit_code == 0
-    assert "sweep-running (exit code 1" in said.stdout
+    assert "sweep-running (exit code 2" in said.stdout
     assert EXPLANATIONS["sweep-running"] in said.stdout
     as_json = json.loads(CliRunner().invoke(cli, ["explain", "interrupted", "--json"]).stdout)
     assert as_json == explain("interrupted")

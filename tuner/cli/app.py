@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from typing import Any
 
 import click
 
+from trainables.suggestions import meant, near
 from tuner import __version__
 from tuner.cli import audit, checks, landscape, plan, search, sweeps
 from tuner.cli.budget import tune_budget
@@ -40,10 +40,8 @@ class Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            close = difflib.get_close_matches(args[0], [*self.commands, *RAY], n=1)
-            if close:
-                raise click.UsageError(f"{error.message} Did you mean {close[0]!r}?", ctx) from error
-            raise
+            close = near(args[0], [*self.commands, *RAY])
+            raise click.UsageError(f"{error.message}{meant(close)}", ctx) from error
 
     def main(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - click's signature
         """Run the program. An expected error becomes one message on standard error and an exit code."""
@@ -52,9 +50,11 @@ class Commands(click.Group):
 
         try:
             answer = super().main(*args, **{**kwargs, "standalone_mode": False})
-        except click.ClickException as error:
-            _show(error)
+        except click.exceptions.NoArgsIsHelpError as error:  # it is the help page
+            error.show()
             sys.exit(error.exit_code)
+        except click.ClickException as error:
+            _fail(_usage(error), InputError.exit_code)
         except (click.Abort, KeyboardInterrupt):
             _fail(SweepInterrupted("interrupted", "interrupted"), exit_code())
         except SweepInterrupted as error:
@@ -78,11 +78,14 @@ def _fail(error: Exception, code: int) -> None:
     sys.exit(code)
 
 
-def _show(error: click.ClickException) -> None:
-    """Print a click error in click's format. Our error code ``usage`` is added at the end of the message."""
-    if not isinstance(error, click.exceptions.NoArgsIsHelpError):  # that error is the help page
-        error = click.UsageError(f"{error.format_message()} [usage]", getattr(error, "ctx", None))
-    error.show()
+def _usage(error: click.ClickException) -> InputError:
+    """Return click's error in our form: what is wrong, and where the options are listed."""
+    said = error.format_message()
+    if isinstance(error, click.NoSuchOption):
+        said = f"No such option {error.option_name!r}.{meant(error.possibilities or ())}"
+    context = getattr(error, "ctx", None)
+    command = "tune" if context is None else context.command_path
+    return InputError("usage", f"{said}{'' if said[-1:] in '.?!' else '.'} Options and arguments: {command} --help")
 
 
 @click.group(

@@ -10,12 +10,13 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from search_spaces.domains import as_yaml
+from trainables.suggestions import meant, near, near_files
 from tuner.errors import ExperimentError, InputError, Problem
 from tuner.experiment import yamlfile
 from tuner.experiment.gates import GATES, Draft
 from tuner.experiment.model import Experiment
 from tuner.experiment.shipped_files import shipped
-from tuner.experiment.wording import broken_rule, nearest
+from tuner.experiment.wording import broken_rule
 from tuner.experiment.yamlfile import Document
 
 __all__ = ["find_file", "load_experiment", "parse_experiment"]
@@ -43,8 +44,9 @@ def find_file(name: str) -> tuple[Path, Literal["local", "shipped"]]:
     if local.parent in (Path(), Path("experiments")) and stem in files:
         return files[stem], "shipped"
     found = "is a folder, not an experiment file" if local.is_dir() else "is neither a file nor a shipped experiment"
-    fix = nearest(f"{stem}.yaml", [f"{each}.yaml" for each in files])
-    raise InputError("experiment-not-found", f"{name} {found}. {fix}")
+    fix = meant([*near_files(local, kinds=(".yaml", ".yml")), *(f"{each}.yaml" for each in near(stem, files))])
+    fix += " `tune ls --shipped` lists the shipped experiments, and `tune init` writes a file to start from."
+    raise InputError("experiment-not-found", f"{name} {found}.{fix}")
 
 
 def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:

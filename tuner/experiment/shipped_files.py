@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import tuner
+from trainables.suggestions import meant, near
 from tuner.errors import InputError
 
 __all__ = ["copy_shipped", "shipped", "shipped_text", "write_template"]
@@ -95,8 +96,8 @@ def copy_shipped(name: str, destination: Path, *, force: bool) -> Path:
     files = shipped()
     source = files.get(name.removesuffix(".yaml"))
     if source is None:
-        known = ", ".join(path.name for path in files.values())
-        raise InputError("experiment-not-found", f"No shipped experiment is named {name!r}. Choose one of {known}.")
+        found = f"No shipped experiment is named {name!r}.{meant(near(name.removesuffix('.yaml'), files))}"
+        raise InputError("experiment-not-found", f"{found} `tune ls --shipped` lists them.")
     target = destination / source.name if destination.is_dir() else destination
     _write_new(target, source.read_text(), force=force)
     return target

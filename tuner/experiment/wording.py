@@ -128,7 +128,7 @@ def _unknown_key(path: tuple[str, ...]) -> str:
         least = min(map(len, owners))  # prefers privacy.epsilon to dataset.validation.epsilon
         return f"Did you mean {' or '.join('.'.join((*owner, key)) for owner in owners if len(owner) == least)}?"
     known = ", ".join(_KEYS.get(section, ()))
-    return f"{'.'.join(section) or 'The file'} has the keys {known}." if known else ""
+    return f"{'.'.join(section) or 'The top level'} has the keys {known}." if known else ""
 
 
 def broken_rule(error: Any) -> BrokenRule:  # noqa: ANN401 - pydantic's ErrorDetails

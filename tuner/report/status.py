@@ -89,7 +89,8 @@ def _status(sweep: SweepFolder, *, compose: bool) -> dict[str, Any]:
         "sweep": sweep.id,
         "state": report.state,
         "claim": report.headline,
-        "trials": {"planned": report.trials_planned, **Counter(row.state for row in report.trials)},
+        "trials": {"planned": report.trials_planned, **Counter(row.state for row in report.trials if not row.committed)},
+        **({"committed_run": _committed_run(report)} if report.commits else {}),
         "metric": report.metric,
         "best": None
         if best is None
@@ -97,6 +98,11 @@ def _status(sweep: SweepFolder, *, compose: bool) -> dict[str, Any]:
         "budget": None if report.budget is None else asdict(report.budget),
         "curves": [curve.line for curve in report.curves],
     }
+
+
+def _committed_run(report: SweepReport) -> str:
+    """Return the state of the committed run."""
+    return next((row.state for row in report.trials if row.committed), "not started")
 
 
 def status_text(values: dict[str, Any]) -> str:
@@ -116,6 +122,8 @@ def _state_line(sweep: dict[str, Any]) -> str:
         best = sweep["best"]
         return f"sealed  winner {with_error(best['score'], best['error'])}" if best else f"sealed  {sweep['winner']}"
     counts = ", ".join(f"{count} {state}" for state, count in sweep["trials"].items())
+    if "committed_run" in sweep:
+        counts += f"; committed run {sweep['committed_run']}"
     best, budget = sweep["best"], sweep["budget"]
     score = "no complete trial"
     if best:

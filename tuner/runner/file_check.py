@@ -12,6 +12,7 @@ from trainables.data import DatasetRequest, check_present, info
 from trainables.errors import TrainableError
 from tuner.errors import TunerError
 from tuner.experiment import find_file, load_experiment
+from tuner.experiment.places import Places
 from tuner.plan.shapes import rung_steps
 from tuner.sweep.addresses import check_addresses
 from tuner.sweep.sweep_study import check_search
@@ -38,8 +39,9 @@ def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
     try:
         path, _ = find_file(name)
         experiment = load_experiment(path, overrides)
-        check_addresses(experiment)
-        _check_own_files(experiment)
+        places = Places(path, overrides)
+        check_addresses(experiment, places)
+        _check_own_files(experiment, places)
         if experiment.runs_own_code:
             from tuner.sweep.preflight import check_model, prepare
 
@@ -48,7 +50,8 @@ def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
             from tuner.plan.candidates import NO_SEARCH, as_candidate
 
             experiment = as_candidate(experiment, NO_SEARCH)
-        check_search(experiment, rung_steps(experiment.search.rungs, _MANY_STEPS))
+        with places.at("search"):
+            check_search(experiment, rung_steps(experiment.search.rungs, _MANY_STEPS))
     except (TunerError, TrainableError, DomainError) as error:
         return CheckedFile(valid=False, text=f"error: {error}")
     warnings = (*experiment.warnings(), *missing_data(experiment.dataset_request()))
@@ -66,11 +69,12 @@ def missing_data(request: DatasetRequest) -> tuple[str, ...]:
     return ()
 
 
-def _check_own_files(experiment: Experiment) -> None:
+def _check_own_files(experiment: Experiment, places: Places) -> None:
     """Raise a DatasetError if a file of the user's own data cannot be used. No training record is read."""
-    asked = [experiment.dataset_request()]
+    asked = {"dataset.path": experiment.dataset_request()}
     if experiment.search.public is not None:
-        asked.append(experiment.public_request())
-    for request in asked:
+        asked["search.public.path"] = experiment.public_request()
+    for key, request in asked.items():
         if request.path is not None and Path(request.path).exists():
-            info(request)
+            with places.at(key):
+                info(request)

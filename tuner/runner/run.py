@@ -76,7 +76,7 @@ def check_machines(prepared: ReadySearch, options: RunOptions) -> None:
         )
     if options.address is not None and not options.local:
         options.say(require_cluster(prepared, options.address))
-    elif found := check_own_machine(prepared.experiment.resources, local=options.local):
+    elif found := check_own_machine(prepared.experiment.resources, prepared.places, local=options.local):
         options.say(found)
 
 

@@ -64,17 +64,20 @@ def _backend(url: str) -> Backend:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
-        raise InputError(
-            "ledger-url", f"The ledger's URL is malformed (got {hide_password(url)!r}). {_EXAMPLES}"
-        ) from error
+        raise _not_a_url(url) from error
     if parsed.drivername in {"postgresql", "postgresql+psycopg"}:
         return Postgres(url)
     if parsed.get_backend_name() == "sqlite":
         return Sqlite(url)
-    raise InputError(
+    raise _not_a_url(url)
+
+
+def _not_a_url(url: str) -> InputError:
+    """Return the error for an address that is neither of SQLite nor of PostgreSQL. For a path, it writes the URL."""
+    is_path = bool(url.strip()) and "://" not in url and not url.startswith(("sqlite:", "postgresql:"))
+    files = f"sqlite:///{Path(url)} for this file" if is_path else "sqlite:////srv/ledger.db for the file /srv/ledger.db"
+    return InputError(
         "ledger-url",
-        f"The ledger must be an SQLite file or a PostgreSQL database (got {hide_password(url)!r}). {_EXAMPLES}",
+        f"A ledger is named by a URL of SQLite or PostgreSQL (got {hide_password(url)!r}). Write {files}, or "
+        "postgresql://user@host/database for a database.",
     )
-
-
-_EXAMPLES = "Write sqlite:///runs/ledger.db or postgresql://user@host/database."
