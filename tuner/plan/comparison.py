@@ -289,9 +289,10 @@ def _why(rows: Sequence[CandidateRow], best: str | None) -> str:
         others = [row for row in rows if row.candidate != NO_SEARCH]
         reasons = [row.unmeasured for row in others] + [row.refused for row in others]
         reasons = [row.unmeasured for row in rows if row.candidate == NO_SEARCH] + reasons
-        because = f"no gain can be expected ({'; '.join(dict.fromkeys(filter(None, reasons)))})"
+        known = "; ".join(dict.fromkeys(filter(None, reasons)))
+        because = f"it is not known whether a search would score higher ({known})"
     else:
         title, gain_of_it = max(gains.items(), key=lambda each: each[1].value)
-        found = f"{title}, {gain_of_it.value:+.2f} ± {gain_of_it.error:.2f} points"
-        because = f"no search is expected to be better (the best is {found})"
-    return f"do not search: one run, because {because}"
+        found = f"{title}: {gain_of_it.value:+.2f} ± {gain_of_it.error:.2f} points of accuracy against one run"
+        because = f"no way to search is expected to score higher (the nearest is {found})"
+    return f"do not search, train once: {because}"
