@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Any
 
 import click
@@ -17,7 +18,7 @@ from tuner.errors import InputError, SweepInterrupted, TunerError, disk_full, is
 from tuner.passwords import hide_password
 from tuner.signals import end_as_ctrl_c, exit_code
 
-__all__ = ["cli", "main"]
+__all__ = ["cli", "main", "without_socks_warning"]
 
 
 class Commands(click.Group):
@@ -84,7 +85,7 @@ def _usage(error: click.ClickException) -> InputError:
     if isinstance(error, click.NoSuchOption):
         said = f"No such option {error.option_name!r}.{meant(error.possibilities or ())}"
     context = getattr(error, "ctx", None)
-    command = "tune" if context is None else context.command_path
+    command = " ".join(["tune", *([] if context is None else context.command_path.split()[1:])])
     return InputError("usage", f"{said}{'' if said[-1:] in '.?!' else '.'} Options and arguments: {command} --help")
 
 
@@ -132,7 +133,17 @@ for _command in (  # in the order of the help page
     cli.add_command(_command)
 
 
+def without_socks_warning() -> None:
+    """Hide the warning of urllib3 that PySocks is not installed, which MLflow's import of requests would show.
+
+    Requests hides it by a filter of its own. That filter is lost if another thread leaves a block of
+    `warnings.catch_warnings` meanwhile, and MLflow is imported in a thread.
+    """
+    warnings.filterwarnings("ignore", message="SOCKS support in urllib3")
+
+
 def main() -> None:
     """Run the program: the entry point of `tune`, `dp-tune` and `python -m tuner`."""
     end_as_ctrl_c()
+    without_socks_warning()
     cli.main(prog_name="tune")

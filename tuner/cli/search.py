@@ -107,7 +107,7 @@ def tune_train(file: str, overrides: tuple[str, ...], out: Path | None, **run: A
     "--by",
     type=click.Choice(["curve", "score"]),
     help="How to choose the trial: `score` takes the best score, `curve` the top of the fitted curve of a unimodal "
-    "search, unless its scores contradict a single top. Default: the committed run if the search has one, else `score`.",
+    "search, unless its scores contradict a single top. Default: the committed run if there is one, else `score`.",
 )
 @storage_option
 @data_option

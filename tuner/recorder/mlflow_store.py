@@ -46,8 +46,8 @@ def absolute_uri(uri: str) -> str:
     if "://" not in uri or uri.startswith("file:"):
         raise InputError(
             "tracking-uri-invalid",
-            f"MLflow's address is neither a database nor a tracking server (got {hide_password(uri)}). MLflow no longer "
-            "accepts a plain folder. Write for example sqlite:///runs/mlflow.db or http://HOST:5000.",
+            f"MLflow's address is neither a database nor a tracking server (got {hide_password(uri)}). MLflow no "
+            "longer accepts a plain folder. Write for example sqlite:///runs/mlflow.db or http://HOST:5000.",
         )
     return uri
 

@@ -186,10 +186,11 @@ def _prior(experiment: Experiment) -> Iterator[tuple[str, str]]:
     others = f"max_grad_norm {clip.value:.2g}, batch_size {found['batch_size'].value:.0f}"
     others += f" and epochs {found['epochs'].value:.2g}"
     # The rate of sgd goes with the clipping norm: it is that for the norm in the space.
-    own = "" if optimizers_of(experiment.search.space, experiment)[0] != "sgd" else " With the max_grad_norm of this file,"
+    is_sgd = optimizers_of(experiment.search.space, experiment)[0] == "sgd"
+    own = " With the max_grad_norm of this file," if is_sgd else " And"
     yield (
         "recommended",
-        f"{others} are good values for this budget.{own or ' And'} a good learning_rate is {rate.value:.2g}, within "
+        f"{others} are good values for this budget.{own} a good learning_rate is {rate.value:.2g}, within "
         f"{low:.2g} to {high:.2g}. All were measured on public data sets, so they cost no ε (docs/prior.md)",
     )
 

@@ -89,7 +89,10 @@ def _status(sweep: SweepFolder, *, compose: bool) -> dict[str, Any]:
         "sweep": sweep.id,
         "state": report.state,
         "claim": report.headline,
-        "trials": {"planned": report.trials_planned, **Counter(row.state for row in report.trials if not row.committed)},
+        "trials": {
+            "planned": report.trials_planned,
+            **Counter(row.state for row in report.trials if not row.committed),
+        },
         **({"committed_run": _committed_run(report)} if report.commits else {}),
         "metric": report.metric,
         "best": None

@@ -15,7 +15,7 @@ from tuner.errors import BudgetRefusedError
 from tuner.plan.comparison import Comparison, compare
 from tuner.report.facts import claim_headline
 from tuner.report.plan_facts import minimum_facts, plan_text, plan_warnings, release_facts, search_facts
-from tuner.report.text import console, plan_panel
+from tuner.report.text import console, plan_panel, sign_of_life
 from tuner.runner.file_check import missing_data
 from tuner.study.promotion import each_level
 from tuner.sweep.addresses import check_addresses
@@ -48,19 +48,20 @@ def plan_command(
         The values of `tune plan --json`, and an error or None. The error says that the search does not fit the data
         set's cap.
     """
-    prepared = prepare(file, overrides, data_dir=data_dir, need_data=False)
-    check_addresses(prepared.experiment, prepared.places)
-    with prepared.places.at("search"):
-        check_search(prepared.experiment, prepared.plan.rungs)
-    check_model(prepared)
-    require_origin(prepared)
-    datasets = ledger_states(prepared)
-    refusal = dataset_refusal(prepared, datasets)
-    steps = not prepared.plan.mode.on_release
-    steps = steps and prepared.plan.method not in MINIMA  # these take one step, and no other way to search has them
-    compared = _comparison(prepared) if steps else None
-    lacking = tuple(filter(None, [missing_gpus(prepared.experiment.resources, prepared.places)]))
-    seconds = _guess_wall_time(prepared) if timing and steps and not lacking else None
+    with sign_of_life("planning: comparing the ways to search" + (", then timing some steps" if timing else "")):
+        prepared = prepare(file, overrides, data_dir=data_dir, need_data=False)
+        check_addresses(prepared.experiment, prepared.places)
+        with prepared.places.at("search"):
+            check_search(prepared.experiment, prepared.plan.rungs)
+        check_model(prepared)
+        require_origin(prepared)
+        datasets = ledger_states(prepared)
+        refusal = dataset_refusal(prepared, datasets)
+        steps = not prepared.plan.mode.on_release
+        steps = steps and prepared.plan.method not in MINIMA  # these take one step, and no other way to search has them
+        compared = _comparison(prepared) if steps else None
+        lacking = tuple(filter(None, [missing_gpus(prepared.experiment.resources, prepared.places)]))
+        seconds = _guess_wall_time(prepared) if timing and steps and not lacking else None
     if say is not None:
         show_plan(
             prepared,

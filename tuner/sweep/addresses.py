@@ -39,7 +39,7 @@ def require_no_file(storage: Path) -> None:
     if not blocking.is_dir():
         raise InputError(
             "storage-unwritable",
-            f"The folder of sweeps (`storage`) cannot be {storage}, because {blocking} is a file. Choose another folder.",
+            f"The folder of sweeps cannot be {storage}, because {blocking} is a file. Choose another folder.",
         )
 
 

@@ -273,8 +273,8 @@ def running_own_model(prepared: ReadySearch) -> Iterator[None]:
         # The user's code may raise anything. No record has been read yet, so its message may be shown.
         raise InputError(
             "model-code-failed",
-            f"{prepared.places.of('trainable.model')}: the model {prepared.experiment.trainable.model} failed on inputs of "
-            f"shape (N, {', '.join(map(str, prepared.about.input_shape))}) with {type(error).__name__}: {error}"
+            f"{prepared.places.of('trainable.model')}: the model {prepared.experiment.trainable.model} failed on "
+            f"inputs of shape (N, {', '.join(map(str, prepared.about.input_shape))}) with {type(error).__name__}: {error}"
             f"{_place_in_own_code(error)}. "
             "`trainable.model` must name a function that takes input_shape and classes and returns a model; see 'A "
             "model of your own' in docs/experiment.md.",

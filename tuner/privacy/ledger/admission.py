@@ -290,5 +290,6 @@ def _admit_share(state: DatasetState, epsilon: float, delta: float, user: str, w
             f"User {user!r} has a share of {amounts(share.epsilon, share.delta)}{revoked} of data set "
             f"{state.dataset!r}. The user's searches have committed {amounts(float(held.epsilon), float(held.delta))}. "
             f"With {what} the sum would be {amounts(float(total_epsilon), float(total_delta))}. {lacking}. Lower "
-            f"privacy.epsilon or delta, or ask the owner of the data: tune budget grant {state.dataset} {user} --epsilon E --delta D.",
+            "privacy.epsilon or delta, or ask the owner of the data: "
+            f"tune budget grant {state.dataset} {user} --epsilon E --delta D.",
         )

@@ -75,7 +75,7 @@ def _backend(url: str) -> Backend:
 def _not_a_url(url: str) -> InputError:
     """Return the error for an address that is neither of SQLite nor of PostgreSQL. For a path, it writes the URL."""
     is_path = bool(url.strip()) and "://" not in url and not url.startswith(("sqlite:", "postgresql:"))
-    files = f"sqlite:///{Path(url)} for this file" if is_path else "sqlite:////srv/ledger.db for the file /srv/ledger.db"
+    files = f"sqlite:///{Path(url)} for this file" if is_path else "sqlite:////srv/my.db for the file /srv/my.db"
     return InputError(
         "ledger-url",
         f"A ledger is named by a URL of SQLite or PostgreSQL (got {hide_password(url)!r}). Write {files}, or "
