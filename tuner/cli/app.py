@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -55,7 +56,7 @@ class Commands(click.Group):
             error.show()
             sys.exit(error.exit_code)
         except click.ClickException as error:
-            _fail(_usage(error), InputError.exit_code)
+            _fail(_usage(error, kwargs.get("args", args[0] if args else None)), InputError.exit_code)
         except (click.Abort, KeyboardInterrupt):
             _fail(SweepInterrupted("interrupted", "interrupted"), exit_code())
         except SweepInterrupted as error:
@@ -79,13 +80,14 @@ def _fail(error: Exception, code: int) -> None:
     sys.exit(code)
 
 
-def _usage(error: click.ClickException) -> InputError:
-    """Return click's error in our form: what is wrong, and where the options are listed."""
+def _usage(error: click.ClickException, given: Sequence[str] | None) -> InputError:
+    """Return click's error in our form: what is wrong, and which command lists the options. `given` are the words."""
     said = error.format_message()
     if isinstance(error, click.NoSuchOption):
         said = f"No such option {error.option_name!r}.{meant(error.possibilities or ())}"
     context = getattr(error, "ctx", None)
-    command = " ".join(["tune", *([] if context is None else context.command_path.split()[1:])])
+    first = [word for word in (sys.argv[1:] if given is None else given)[:1] if word in cli.commands]
+    command = " ".join(["tune", *(first if context is None else context.command_path.split()[1:])])
     return InputError("usage", f"{said}{'' if said[-1:] in '.?!' else '.'} Options and arguments: {command} --help")
 
 

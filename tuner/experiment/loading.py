@@ -58,12 +58,15 @@ def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     try:
         size = path.stat().st_size
         if size > _LARGEST_FILE:
-            raise _unreadable(path, f"an experiment file may have at most {_LARGEST_FILE} bytes", f"{size} bytes")
+            rule, fix = f"an experiment file may have at most {_LARGEST_FILE} bytes", "Name an experiment file."
+            raise _unreadable(path, rule, f"{size} bytes", fix)
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _unreadable(path, "the file must be UTF-8 text", f"an invalid byte at {error.start}") from error
+        rule, fix = "the file must be UTF-8 text", "Write the file again as UTF-8."
+        raise _unreadable(path, rule, f"an invalid byte at {error.start}", fix) from error
     except OSError as error:
-        raise _unreadable(path, "the file cannot be read", error.strerror or str(error)) from error
+        fix = "Correct the path or its permissions."
+        raise _unreadable(path, "the file cannot be read", error.strerror or str(error), fix) from error
     return parse_experiment(text, overrides, source=str(path))
 
 
@@ -82,8 +85,9 @@ def parse_experiment(text: str, overrides: Sequence[str] = (), *, source: str = 
     return experiment if experiment.is_auto else experiment.with_space(draft.resolved)
 
 
-def _unreadable(path: Path, rule: str, value: str) -> ExperimentError:
-    return ExperimentError([Problem(code="file-unreadable", where=str(path), key="file", rule=rule, value=value)])
+def _unreadable(path: Path, rule: str, value: str, fix: str) -> ExperimentError:
+    problem = Problem(code="file-unreadable", where=str(path), key="file", rule=rule, value=value, fix=fix)
+    return ExperimentError([problem])
 
 
 def _validate(document: Document) -> tuple[Experiment, set[yamlfile.Path]]:

@@ -119,4 +119,6 @@ def _write_new(path: Path, text: str, *, force: bool) -> None:
     try:
         path.write_text(text)
     except OSError as error:
-        raise InputError("file-not-writable", f"The file {path} cannot be written: {error.strerror}.") from error
+        raise InputError(
+            "file-not-writable", f"The file {path} cannot be written: {error.strerror}. Choose another path."
+        ) from error

@@ -178,7 +178,7 @@ def _read(text: str, *, source: str, what: str = "the file") -> Document:
         line = text.count("\n", 0, error.position) + 1
         rule = f"{what} must be plain text without control characters"
         value = f"character #x{error.character:04x}"
-        document.refuse("yaml-invalid", (), rule, value, at=document._line(line))
+        document.refuse("yaml-invalid", (), rule, value, "Remove the character.", at=document._line(line))
         return document
     if node is not None:
         document.values = _value(node, (), document)
@@ -231,7 +231,11 @@ def _is_plain(text: str, document: Document) -> bool:
         if depth > _MAX_DEPTH or documents > 1:
             found = (f"{document.what} must be one YAML document", "a second document", "Remove the line ---.")
             if documents == 1:
-                found = (f"values may be nested at most {_MAX_DEPTH} levels deep", f"level {depth}", "")
+                found = (
+                    f"values may be nested at most {_MAX_DEPTH} levels deep",
+                    f"level {depth}",
+                    "Remove the brackets or the indentation.",
+                )
             document.refuse("yaml-unsupported", (), *found, at=place)
             return False
     return True

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from tuner.errors import InputError, TunerError
-from tuner.files import write_text
+from tuner.files import require_page_path, write_text
 from tuner.report.facts import read_sweep
 from tuner.report.sweep_report import SweepReport
 from tuner.report.wording import (
@@ -272,6 +272,7 @@ def write_report(sweep: SweepFolder, out: Path | None) -> Path:
     from tuner.report.sweep_page import sweep_page
 
     path = out or sweep.root / "report.html"
+    require_page_path(path)
     write_text(path, sweep_page(read_sweep(sweep, spent=True)))
     return path
 
@@ -280,5 +281,6 @@ def write_comparison(compared: Sequence[SweepFolder], out: Path) -> Path:
     """Write an interactive page about the sweeps."""
     from tuner.report.compare_page import compare_page
 
+    require_page_path(out)
     write_text(out, compare_page([read_sweep(sweep, spent=True) for sweep in compared]))
     return out

@@ -296,14 +296,17 @@ def _began(sweep: SweepFolder) -> str:
 
 
 def find_sweep(storage: Path, name: str) -> SweepFolder:
-    """Return the sweep with this id, path or name. If several sweeps have the name, return the newest started one."""
+    """Return the sweep with this id, path or name.
+
+    If several sweeps have the name, return the newest one that was started, or the newest one if none was.
+    """
     direct = Path(name)
     if direct.is_dir() and (direct / "experiment.yaml").exists():
         return SweepFolder(direct.resolve())
     sweeps = list_sweeps(storage)
-    matching = [sweep for sweep in sweeps if name == sweep.id or (name == sweep.name and sweep.whole)]
+    matching = [sweep for sweep in sweeps if name in (sweep.id, sweep.name)]
     if matching:
-        return matching[-1]
+        return next((sweep for sweep in reversed(matching) if sweep.whole or name == sweep.id), matching[-1])
     known = sorted({sweep.name for sweep in sweeps})
     listed = "" if len(known) <= _FEW else f" and {len(known) - _FEW} more"
     there = meant(near(name, known)) or f" It has {', '.join(known[:_FEW]) or 'no sweep yet'}{listed}."

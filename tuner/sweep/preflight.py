@@ -136,13 +136,16 @@ def prepare(
             check_augmentation(str(kind), about.input_shape)
     with places.at("search.metric.name"):
         check_metric(experiment.search.metric.name, task=about.task, classes=about.classes)
+    if plan is None:
+        with places.at("search.full_runs", "search.commit", "search"):
+            plan = make_plan(experiment, request)
     return ReadySearch(
         path=path,
         source=f"{path} ({'shipped with the program' if where == 'shipped' else 'a local file'})",
         experiment=experiment,
         request=request,
         about=about,
-        plan=plan or make_plan(experiment, request),
+        plan=plan,
         compared=compared,
         overrides=tuple(overrides),
     )
@@ -156,9 +159,9 @@ def check_startable(prepared: ReadySearch) -> None:
         check_search(experiment, prepared.plan.rungs)
     check_model(prepared)
     storage = Path(experiment.storage)
+    there = next(each for each in (storage, *storage.absolute().parents) if each.exists())
     try:
-        storage.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=storage):
+        with tempfile.TemporaryFile(dir=there):  # the folder is made with its first sweep
             pass
     except OSError as error:
         with prepared.places.at("storage"):
@@ -274,10 +277,10 @@ def running_own_model(prepared: ReadySearch) -> Iterator[None]:
         raise InputError(
             "model-code-failed",
             f"{prepared.places.of('trainable.model')}: the model {prepared.experiment.trainable.model} failed on "
-            f"inputs of shape (N, {', '.join(map(str, prepared.about.input_shape))}) with {type(error).__name__}: {error}"
-            f"{_place_in_own_code(error)}. "
-            "`trainable.model` must name a function that takes input_shape and classes and returns a model; see 'A "
-            "model of your own' in docs/experiment.md.",
+            f"inputs of shape (N, {', '.join(map(str, prepared.about.input_shape))}) with {type(error).__name__}: "
+            f"{error}{_place_in_own_code(error)}. "
+            "Name a function that takes input_shape and classes and returns a model; see 'A model of your own' in "
+            "docs/experiment.md.",
         ) from error
 
 

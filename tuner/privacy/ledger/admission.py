@@ -250,7 +250,7 @@ def require_dataset(value: object) -> None:
         raise InputError(
             "ledger-name-invalid",
             "`dataset` must be a name without `/`, or TABLE/BLOCK for a block of a growing table (got "
-            f"{value!r}). A block has 1 to 50 letters, digits, dots, hyphens or underscores.",
+            f"{value!r}). A block has 1 to 50 letters, digits, dots, hyphens or underscores. Choose another name.",
         )
 
 

@@ -38,7 +38,7 @@ def default_url() -> str:
     return f"sqlite:///{Path(home).expanduser().absolute()}/dp-tuner/ledger.db"
 
 
-def require_folder(url: str, *, made: Path) -> None:
+def require_folder(url: str, *, made: Path | None = None) -> None:
     """Raise an InputError if the URL is malformed, or if the folder of its file does not exist.
 
     A mistyped folder would start a ledger without history. That of the default ledger, and the folder `made` that a
@@ -46,7 +46,7 @@ def require_folder(url: str, *, made: Path) -> None:
     """
     backend = _backend(url)
     folder = backend.folder
-    if not (folder is None or folder.is_dir() or backend.url == default_url() or folder == made.absolute()):
+    if not (folder is None or folder.is_dir() or backend.url == default_url() or (made and folder == made.absolute())):
         raise InputError(
             "ledger-folder-missing",
             f"The ledger's folder {folder} does not exist, so a new ledger there would know no earlier search. "
