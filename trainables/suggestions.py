@@ -30,10 +30,15 @@ def edit_distance(one: str, other: str) -> int:
 
 
 def near(word: str, known: Iterable[str]) -> list[str]:
-    """Return the known names that are near a word, the nearest first; none if all of them are other words."""
-    at_most = min(_MOST_WRONG, len(word) // _SHARE)
-    found = [(edit_distance(word.lower(), name.lower()), name) for name in dict.fromkeys(known)]
-    return [name for distance, name in sorted(found) if distance <= at_most][:_MOST_NAMES]
+    """Return the known names that are near a word, the nearest first; none if all of them are other words.
+
+    A name that begins with the word is near too, if the word has three letters or more.
+    """
+    word, at_most = word.lower(), min(_MOST_WRONG, len(word) // _SHARE)
+    found = [(edit_distance(word, name.lower()), name) for name in dict.fromkeys(known)]
+    return [
+        name for distance, name in sorted(found) if distance <= at_most or (at_most and name.lower().startswith(word))
+    ][:_MOST_NAMES]
 
 
 def near_files(path: Path, *, kinds: Iterable[str]) -> list[str]:

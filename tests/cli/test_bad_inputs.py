@@ -19,9 +19,9 @@ from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.sweep.folder import SweepFolder
 
 FIX = re.compile(
-    r"(?<![\w-])((Write|Remove|Choose|Use|Set|Add|Give|Grant|Name|Number|Correct|Check|Make|Put|Raise|Lower|Leave|Replace|"
-    r"Restore|Wait|Start|Run|Resume|Clamp|Swap|Train|Mount|Known|Did you mean|has the keys|such as|add --)\b|`tune [a-z ]+|"
-    r"use: tune|Options and arguments:)"
+    r"(?<![\w-])(Write|Remove|Choose|Use|Set|Add|Give|Grant|Name|Number|Correct|Check|Make|Put|Raise|Lower|Leave|Replace|"
+    r"Restore|Wait|Start|Run|Resume|Clamp|Swap|Train|Mount|Known|Did you mean|has the keys|such as|add --|use: tune)\b"
+    r"|`tune [a-z ]+|Options and arguments:"
 )
 """What a message says to do. Every message must say something of the kind."""
 
@@ -89,7 +89,7 @@ COMMANDS: dict[str, Bad] = {
         given=lambda folder: (folder / "b.yaml").write_bytes(b"name: \xe9\n")),
     "a file that is too large": words("validate b.yaml", "file-unreadable", "1000000 bytes",
         given=lambda folder: (folder / "b.yaml").write_bytes(b"# " * 600_000)),
-    "a shipped file that is none": words("cp digits_gn", "experiment-not-found", "'digits_gen'"),
+    "a shipped file that is none": words("cp digits_gn", "experiment-not-found", "'digits_gen.yaml'"),
     "a copy over a file": words("cp digits_gen e.yaml", "file-exists"),
     "a template over a file": words("init e.yaml", "file-exists"),
     "a template in a folder that is not there": words("init no_folder/e.yaml", "file-not-writable"),
@@ -254,6 +254,7 @@ def test_the_list_is_long_and_right_input_passes(bare: Tune) -> None:
     """The control: what is wrong in the list is not the file that all kinds start from."""
     kinds = [*FILES, *COMMANDS, *SWEEPS]
     assert len(set(kinds)) == len(kinds) >= 80
+    assert not FIX.search("error: e.yaml:1: schema: must be 1 (got 2). [value-not-allowed]")
     (bare.folder / "e.yaml").write_text(TEXT)
     assert bare("validate", "e.yaml").err == ""
     bare("run", "e.yaml", "--local", "--dry-run")

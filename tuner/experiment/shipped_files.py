@@ -96,7 +96,8 @@ def copy_shipped(name: str, destination: Path, *, force: bool) -> Path:
     files = shipped()
     source = files.get(name.removesuffix(".yaml"))
     if source is None:
-        found = f"No shipped experiment is named {name!r}.{meant(near(name.removesuffix('.yaml'), files))}"
+        close = [f"{each}.yaml" for each in near(name.removesuffix(".yaml"), files)]
+        found = f"No shipped experiment is named {name!r}.{meant(close)}"
         raise InputError("experiment-not-found", f"{found} `tune ls --shipped` lists them.")
     target = destination / source.name if destination.is_dir() else destination
     _write_new(target, source.read_text(), force=force)
