@@ -9,6 +9,7 @@ import pytest
 from command_fakes import Tune
 
 from trainables.training import PrivateTraining
+from tuner.sweep import own_machine
 
 
 def refused(tune: Tune, *words: str) -> str:
@@ -104,3 +105,15 @@ def test_trials_that_all_fail_end_the_sweep_with_one(tune: Tune, monkeypatch: py
     state = tune.search_state(tune.sweeps[0].name)
     assert (state.leased_steps, state.status) == (3 * 10, "open"), "charged whole: no count tells at which step it was"
     assert {run.info.status for run in tune.mlflow_runs()} == {"FAILED"}
+
+
+def test_a_plan_for_gpus_is_made_on_a_machine_without_one(bare: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be for a cluster, so it is a warning at the line of the file, and only a run here is refused."""
+    monkeypatch.setattr(own_machine, "_gpus", lambda: 0)
+    file = bare.write(resources__gpus_per_trial=1)
+    number = (bare.folder / file).read_text().splitlines().index("  gpus_per_trial: 1") + 1
+    planned = bare("plan", file, "--json").json
+    (warning,) = (each for each in planned["warnings"] if "GPU" in each)
+    assert warning.startswith(f"{file}:{number}: resources.gpus_per_trial: one trial needs 1 GPU")
+    assert planned["wall_time_seconds"] is None
+    assert f"error: {file}:{number}: resources.gpus_per_trial: " in bare("run", file, "--local", code=2).err
