@@ -139,6 +139,8 @@ FILES: dict[str, Bad] = {
     "rungs that fall": line("rungs: 2", "rungs: [1.0, 0.5]", "rungs-invalid"),
     "a fraction above one": line("fraction: 0.2", "fraction: 1.2", "value-out-of-range",
         at="validation: {fraction: 1.2"),
+    "no record left to train on": line("fraction: 0.2", "fraction: 0.99999", "split-empty", at="validation:"),
+    "too many steps for the accountant": line("epochs: 1", "epochs: 9999999", "too-many-steps", at=S),
     "yes instead of true": line("delta: 1e-5", "private: yes", "value-wrong-type"),
     "a name with a slash": line("name: tiny", "name: a/b", "name-invalid"),
     "another schema": line("schema: 1", "schema: 2", "value-not-allowed"),
@@ -221,7 +223,7 @@ FILES: dict[str, Bad] = {
     "a trial too short for its levels": file(
         TEXT.replace(RATE, "R: {log_uniform: [0.5, 2.0]}\n    K: {promote: [1, 3, 10]}")
         .replace("method: dp_sgd", "method: dplis").replace("rungs: 2", "rungs: 4").replace("epochs: 1", "epochs: 0.3"),
-        "promotion-steps", S),
+        "promotion-steps", "space:"),
     "a regression with protected scores": file(
         TEXT.replace("name: digits", "name: regression_1d").replace("protected: false", "protected: true")
         .replace("epochs: 1", "epochs: 1\n  task: regression").replace("accuracy, mode: max", "loss, mode: min"),
@@ -241,6 +243,10 @@ FILES: dict[str, Bad] = {
     "one's own file lacks an array": own("own-file-format", "y_test", y_test=None),
     "labels that are text": own("own-file-arrays", "y_train", y_train=np.array(["a"] * 200)),
     "fewer labels than records": own("own-file-arrays", "same length", y_train=np.arange(10) % 2),
+    "public records that are not there": line(
+        TRIALS, "trials: 2\n  public: {name: open, path: open.npz, public_size: 900}", "own-file-missing", at="public:",
+        says="open.npz", words=(*RUN, "--dry-run", "--set", "privacy.accounting=public"),
+    ),
     "weights that are not there": line("epochs: 1", "epochs: 1\n  start: {path: w.safetensors, public: true}",
         "start-unreadable", at="start:"),
     # models of one's own

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 from trainables.errors import TrainableError
 from tuner.errors import ClusterError, ExperimentError, InputError
@@ -38,17 +39,18 @@ class Places:
         return f"{document.where(tuple(key.split('.')))}: {key}"
 
     @contextmanager
-    def at(self, *keys: str) -> Iterator[None]:
+    def at(self, *keys: str, codes: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
         """Put the location of these keys before every line of an error of bad input. Its code and class stay.
 
-        Other errors pass unchanged: those that have a location, and failures.
+        `codes` names the key of an error that is about another one, by its code. Other errors pass unchanged: those
+        that have a location, and failures.
         """
         try:
             yield
         except (InputError, TrainableError) as error:
             if isinstance(error, ExperimentError | ClusterError) or error.exit_code != InputError.exit_code:
                 raise
-            where = self.of(*keys)
+            where = self.of(*([codes[error.code]] if error.code in codes else keys))
             message = "\n".join(f"{where}: {line}" for line in error.message.splitlines())
             raise type(error)(error.code, message) from error
 

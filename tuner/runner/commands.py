@@ -16,6 +16,7 @@ from tuner.plan.candidates import as_stored
 from tuner.privacy.modes import COMPOSITION
 from tuner.report.text import sign_of_life
 from tuner.runner.planning import show_plan
+from tuner.runner.proxy import ask_for_public
 from tuner.runner.public import charged_run, resume_public, run_public
 from tuner.runner.run import RunOptions, RunResult, check_machines
 from tuner.runner.start import continue_sweep, start_sweep
@@ -97,6 +98,8 @@ def run_file(
 def check(prepared: ReadySearch, options: RunOptions) -> None:
     """Raise an InputError or a LedgerError if the search would fail after it was charged."""
     check_startable(prepared)
+    if prepared.experiment.search.public is not None:
+        ask_for_public(prepared, options)
     require_origin(prepared)
     check_machines(prepared, options)
 

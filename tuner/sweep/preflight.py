@@ -48,6 +48,15 @@ __all__ = [
 ]
 
 
+_KEYS = {
+    "commit-share-too-small": "search.commit",
+    "full-runs-too-small": "search.full_runs",
+    "promotion-steps": "search.space",
+    "split-empty": "dataset.validation.fraction",
+}
+"""Keys of the file that errors of a plan are about, by their code. The other errors are about the section `search`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadySearch:
     """A search that has passed the checks and can start.
@@ -137,7 +146,7 @@ def prepare(
     with places.at("search.metric.name"):
         check_metric(experiment.search.metric.name, task=about.task, classes=about.classes)
     if plan is None:
-        with places.at("search.full_runs", "search.commit", "search"):
+        with places.at("search", codes=_KEYS):
             plan = make_plan(experiment, request)
     return ReadySearch(
         path=path,
