@@ -234,7 +234,7 @@ def _unmeasured(candidate: str, planned: _Planned, at: Situation | None) -> str:
     if plan.validation is not None and candidate not in (NO_SEARCH, "gen", "proxy"):
         return "not measured with protected scores"
     if candidate == NO_SEARCH and not _has_rate_of_prior(experiment):
-        return "not measured at this rate, which is far from the shipped prior's"
+        return "not measured at the learning rate of this file, which is far from the recommended one"
     error = probe_error(experiment, plan) if candidate == "gen" else None
     if error is not None and error.is_large:
         return f"its probes are too noisy here (error {error.value:.2g} of their bound)"
