@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
 
+from search_spaces import PARAMETERS
 from tuner.cli.app import cli
+from tuner.experiment import Experiment
+from tuner.experiment.sections import MetricSection
 from tuner.privacy.modes import MODES
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-GENERATED = ("errors.md", "options.md")  # made from the code when the site is built, by docs/generated.py
 LINK = re.compile(r"\]\((?!https?:)([^)\s]*)\)")
 
 
@@ -27,15 +30,13 @@ def broken_links(page: Path) -> list[str]:
     for link in LINK.findall(page.read_text()):
         path, _, anchor = link.partition("#")
         target = page.parent / path if path else page
-        if path in GENERATED:
-            continue
         if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
             broken.append(link)
     return broken
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_leads_to_a_page_and_a_heading(page: Path) -> None:
+def test_every_link_leads_to_a_page_and_a_heading_of_a_plain_checkout(page: Path) -> None:
     assert broken_links(page) == []
 
 
@@ -53,3 +54,23 @@ def test_every_command_is_on_the_page_of_commands() -> None:
 def test_every_accounting_mode_is_on_the_page_of_modes() -> None:
     text = (ROOT / "docs" / "modes.md").read_text()
     assert [name for name in MODES if f"| `{name}`" not in text] == []
+
+
+def test_every_key_and_every_parameter_is_on_the_page_of_keys() -> None:
+    generated = runpy.run_path(str(ROOT / "docs" / "generated.py"))
+    page = generated["keys"]()
+    for _, section in generated["sections"]("", Experiment):
+        assert all(f"\n| `{field.alias or name}` |" in page for name, field in section.model_fields.items())
+    assert all(f"\n| `{name}`" in page for name in PARAMETERS)
+
+
+def test_a_key_without_a_description_is_found() -> None:
+    class Longer(MetricSection):
+        """Section with one key more than its docstrings describe."""
+
+        unit: str = "percent"
+
+    table = runpy.run_path(str(ROOT / "docs" / "generated.py"))["section_table"]
+    assert "`mode`" in table("search.metric", MetricSection)
+    with pytest.raises(KeyError, match="unit"):
+        table("search.metric", Longer)

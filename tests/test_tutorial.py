@@ -20,7 +20,7 @@ BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 def test_every_file_and_every_command_of_a_page(page: str, tmp_path: Path) -> None:
     scripts = tmp_path / "bin"
     scripts.mkdir()
-    for name, module in (("dp-tune", "-m tuner"), ("python", "")):
+    for name, module in (("tune", "-m tuner"), ("python", "")):
         (scripts / name).write_text(f'#!/bin/sh\nexec {sys.executable} {module} "$@"\n')
         (scripts / name).chmod(0o755)
     environment = {

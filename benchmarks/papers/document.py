@@ -15,11 +15,11 @@ __all__ = ["write"]
 
 _HEAD = """# The published tables
 
-What the papers print, next to what this implementation measures. This page is written from the results that are kept,
-by
+What the papers print, next to what this implementation measures; docs/papers.md is a short version. This page is
+written from the results that are kept, by
 
 ```console
-$ python -m benchmarks.papers --data-dir DIR --write docs/papers.md
+$ python -m benchmarks.papers --data-dir DIR --write FILE
 ```
 
 which continues where it stopped. It takes `--only PAPER`, `--seeds N`, `--minutes N`, and `--report` to train nothing.
@@ -28,8 +28,7 @@ and `python -m benchmarks.next_word`.
 
 - **Accounting.** Unless a table says otherwise: Poisson batches, add or remove one record, δ = 1e-5, ε of ONE run by a
   privacy loss distribution. The papers use the moments accountant or theorems of their own, which need more noise for
-  the same ε. As in the papers, the choice of settings is not charged; what a whole search costs is in
-  [budget.md](budget.md).
+  the same ε. As in the papers, the choice of settings is not charged; what a whole search costs is in docs/budget.md.
 - **Choices** are made on validation records, with seeds that are used for nothing else. Only the chosen settings are
   trained with the seeds of the table, on the same training records, and score the test records once. ± is the standard
   deviation over the seeds, as the papers print it; an interval is 95 % (Student's t over the seeds), paired by seed.

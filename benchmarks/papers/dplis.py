@@ -335,7 +335,7 @@ taken. Ours is the loss at a point that was found in the box, so that the maximu
 thousands of times the 0.86 that is printed for the perceptron with its 468 000 weights, and the paper's own CNN
 with 26 000 weights has 140. So the printed values can hardly be maxima over the box. Table 11 is on CIFAR-10, ours
 shows the same change on MNIST. A wider comparison, with the shares of clip and rate, is in
-[dplis_study.md](dplis_study.md)."""
+docs/dplis_study.md."""
 
 PAPER = Paper(
     title="DPLIS (Wang et al.), Tables 2, 3, 9, 10 and 11",

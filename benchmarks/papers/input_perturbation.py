@@ -117,7 +117,7 @@ ABOUT = """\
 The paper's figures 2 to 4 are curves over ε without printed numbers, so that only their order can be compared: it
 finds its method as good as output perturbation and the better gradient perturbation, and better than objective
 perturbation. Its noise gives no guarantee (its Theorem 1 is false, and labels are in the clear:
-[methods.md](methods.md#input-perturbation)). Ours is calibrated for features and labels: `local` by the noise of
+docs/methods.md). Ours is calibrated for features and labels: `local` by the noise of
 each row alone, `central` also by the secret order of the rows. Every method is logistic regression for ONE run at
 that ε and δ = n^-1.1, with its settings chosen on validation records. Adult keeps its rows with missing values, and
 a hash chooses KDD Cup's rows. The whole comparison, with its plots, is `python -m benchmarks.convex`; the network

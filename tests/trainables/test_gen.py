@@ -48,7 +48,7 @@ def linear() -> nn.Sequential:
 
 @dataclass
 class NaiveGen:
-    """The schedule with DP-SGD and softmax regression, as docs/methods.md writes it, in numpy."""
+    """The schedule with DP-SGD and softmax regression, as `trainables.engine.gen` writes it, in numpy."""
 
     inputs: Vector
     labels: NDArray[np.int64]

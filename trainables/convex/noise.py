@@ -1,8 +1,12 @@
 """Noise of perturbed minima, from public numbers alone. This module does not import torch.
 
-Formal guarantee: see `docs/guarantees.md`, "A perturbed minimum" and "A perturbed objective". The steps of the second
-proof are these. R = √(C² + 1) is the longest input, k >= 2 the number of classes, Λ = λ·m, τ = R/s, and Φ and φ belong
-to N(0, 1). ℓ = (k − 1)·log(1 + R²/(k·Λ)) is `_curvature`, o = k·∫ φ(v)·Φ(−v − τ)^(k−1) dv is `_overlap`.
+Formal guarantees: `output` proves that of output perturbation. Objective perturbation releases the solver's minimum
+with a little noise. Its distance from θ*, at most t/λ, is covered by a second Gaussian mechanism with noise 2t/λ·σ₂,
+where 1/σ² = μ² + 1/σ₂² for the charged σ and the μ of the claim (as in Iyengar et al. 2019). Kifer, Smith & Thakurta
+(2012) need the same conditions, with larger constants.
+
+R = √(C² + 1) is the longest input, k >= 2 the number of classes, Λ = λ·m, τ = R/s, and Φ and φ belong to N(0, 1).
+ℓ = (k − 1)·log(1 + R²/(k·Λ)) is `_curvature`, o = k·∫ φ(v)·Φ(−v − τ)^(k−1) dv is `_overlap`.
 
     Claim. The exact minimum θ* of J(θ) + ⟨b, θ⟩/m with b ~ N(0, s²·I) is dominated, for one record added or removed, by
     a Gaussian mechanism with noise multiplier 1/μ, where Φ(−μ/2) = e^(−ℓ)·o/2.

@@ -3,7 +3,7 @@
 The linear term is that of Kifer, Smith & Thakurta (2012), and the noise at the end that of approximate minima
 perturbation (Iyengar et al. 2019), which covers that a solver stops near the minimum. The bound is ours.
 
-Formal guarantee (`docs/guarantees.md`, "A perturbed objective"): with the numbers of `objective_noise`, the output is
+Formal guarantee (proved in `noise`): with the numbers of `objective_noise`, the output is
 dominated by one Gaussian mechanism with noise multiplier σ and sample rate 1, whatever the records are. It is charged
 as that.
 """

@@ -1,9 +1,14 @@
 """Output perturbation: the minimum of a strongly convex loss, plus Gaussian noise (Chaudhuri et al. 2011).
 
-Formal guarantee: adding or removing one record moves the exact minimum by at most G/(m·λ), where G bounds the norm of a
-record's gradient, m is the PUBLIC normaliser and λ the L2 coefficient. The computed minimum is within tolerance/λ of
-the exact one, on both data sets. So with noise of σ·(G/m + 2·tolerance)/λ, the output is one Gaussian mechanism with
-noise multiplier σ and sample rate 1 (`docs/guarantees.md`).
+Formal guarantee: adding or removing one record moves the exact minimum by at most G/(m·λ), where G = √2·√(C² + 1)
+bounds the norm of a record's gradient, m is the PUBLIC normaliser and λ the L2 coefficient. The computed minimum is
+within tolerance/λ of the exact one, on both data sets. So with noise of σ·(G/m + 2·tolerance)/λ, the output is one
+Gaussian mechanism with noise multiplier σ and sample rate 1.
+
+Proof. J is λ-strongly convex, so the exact minima of D and of D′ = D with z satisfy
+λ·‖θ′ − θ‖ <= ‖∇J_D(θ′)‖ = ‖∇ℓ(θ′; z)‖/m <= G/m, and λ·‖θ̂ − θ‖ <= ‖∇J(θ̂)‖ <= tolerance for a computed θ̂. The solver
+checks half of the tolerance, which covers the rounding of its sums (`logistic`). That the logits of a record are
+rounded well enough is not proved for extreme C and λ.
 """
 
 from __future__ import annotations

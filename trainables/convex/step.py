@@ -25,7 +25,7 @@ class MinimumStep:
     """Step that returns a perturbed minimum, whatever θ was before. The caller must charge for it before it is taken.
 
     Formal guarantee: under add/remove-one adjacency of records, the step is dominated by a Gaussian mechanism with the
-    mechanism's noise multiplier at sample rate 1 (`docs/guarantees.md`).
+    mechanism's noise multiplier at sample rate 1.
 
     Attributes:
         noise_draws: number of steps taken.

@@ -5,6 +5,12 @@ The vocabulary, which assigns a number to each word, is PUBLIC, and so are CONTE
 A record is a window of CONTEXT + 1 words in a row. The windows of a paragraph do not overlap, and none goes beyond its
 paragraph, so no word of a text is in two records: a change inside one paragraph changes the windows of this paragraph
 alone. The words after the last whole window of a paragraph are left out.
+
+Let w = CONTEXT + 1, and let a search be (ε, δ)-DP for one window. If one paragraph of at most L words, before and
+after, is changed, added or removed, at most k = 2⌊L/w⌋ windows differ. If none of them validates without protection,
+group privacy gives (kε, δ·(e^(kε) − 1)/(e^ε − 1)), because the other windows keep their side of the split, a public
+hash of their content. A sentence of L words that occurs once crosses at most ⌈(L − 1)/w⌉ borders of windows, so it is
+in at most ⌈(L − 1)/w⌉ + 1 windows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,14 @@
 """Clipped sum of a drawn batch: without the samples whose passes raise, and in parts of bounded memory.
 
 No record may decide whether a step raises. A sample whose own pass raises adds a zero gradient, exactly as if it had
-not been drawn. docs/guarantees.md has the proof, under "What a record can do besides moving a gradient".
+not been drawn.
+
+Claim. For a model that computes each sample alone, a step stays the Gaussian mechanism that is charged.
+
+Proof. Let g(z) be the clipped gradient of a sample z, or 0 if its pass alone raises, so that ‖g(z)‖ <= C. Random views
+are drawn once a step and kept in repeated passes. A joint pass raises if and only if one of its samples does, so each
+way returns Σ g(z): single passes and parts are summed in float64, within the bounds of `sums`. Secret numbers are
+independent, and are drawn in one order. In a protected score, a record that raises adds 0 to the count.
 """
 
 from __future__ import annotations

@@ -1,8 +1,22 @@
 """Learning rate that sets itself by private loss probes (`schedule: gen`).
 
-The idea is the generalized Newton's method (GeN): along the direction d of a step, the loss is nearly a parabola, and
-its lowest point is at the rate dᵀG / dᵀHd (Bu & Xu 2024). Three values of the loss give both products. Liu & Bu 2025
-make the values private. docs/methods.md has the formulas, and says what differs from the papers.
+The idea is the generalized Newton's method (GeN, Bu & Xu 2024), made private by Liu & Bu 2025. Along the direction d of
+a step, the loss is nearly a parabola in the rate η, L(θ - ηd) = L(θ) - η·dᵀG + ½η²·dᵀHd, lowest at dᵀG / dᵀHd.
+
+    radius      r = η/1.5, with the rate η of the last step
+    sample i    s = (L_i(θ + rd) - L_i(θ - rd))/2 ≈ r·dᵀG_i, c = (L_i(θ + rd) + L_i(θ - rd))/2 - L_i(θ) ≈ ½r²·dᵀH_i d
+    release     the `probe_sum` of the batch, with bounds S and V, plus N(0, (σ_l·_LENGTH)²·I), rounded to float32
+    A, B        slope and curvature: means over steps of ŝ·S/r and 2ĉ·V/r², whose weights fall by 1 - 1/m a step.
+                m = 20, or (standard error of ŝ / 0.1)² if that is more, and at most half of the steps taken
+    decay       λ·θᵀd is added to A and λ‖d‖² to B, without noise. Decoupled decay has d + λθ for d
+    new η       1.5·(A + π·η₀/1.5)/(B + π), at most twice or half the last rate, within η₀/10 and 100·η₀ of the start η₀
+    prior π     2·max(e_B, u·e_A·1.5/η₀), with the standard errors e_A and e_B, and u = 1 - A/(3·e_A) kept in [0, 1]
+    bounds      S/r and V/r² begin at ‖d‖ and ‖d‖². They follow the released mean sizes of s and c, which tend to 0.3
+                of S and V. Both are at least 1e-4
+
+As far as we know the paper (its abstract and summaries), it releases clipped losses at several rates, fits a parabola,
+and takes the last private loss as the bound. The differences, the learnt bounds, the factor 1.5, the averages, the
+prior and the limits are ours.
 """
 
 from __future__ import annotations

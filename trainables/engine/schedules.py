@@ -83,8 +83,8 @@ def noise_split(noise_multiplier: float, *, probe_share: float | None) -> NoiseS
     """Divide the charged noise multiplier σ of a step among its releases. A step without probes has one release.
 
     With the share p of the probes, the gradient gets σ_g = σ/√(1 - p), and the probes get σ_l = σ/√p. Then
-    σ_g⁻² + σ_l⁻² = σ⁻², and both releases of one Poisson sample are together as private as one Gaussian release with σ
-    (docs/guarantees.md, "Two releases in a step"). Both are rounded up.
+    σ_g⁻² + σ_l⁻² = σ⁻², and both releases of one Poisson sample are together as private as one Gaussian release with
+    σ. Both are rounded up.
 
     Proof. Fix all that was seen, and which of the shared records are drawn. The hockey-stick divergence is jointly
     convex, so this is enough. In units of the noise, and around the values without the record z, the first result is

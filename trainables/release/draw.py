@@ -1,7 +1,7 @@
 """Draw of a release: a fixed number of noisy rows in a secret order. The caller charges it first, and stores it once.
 
-Formal guarantee: see `docs/guarantees.md`, "One release". Each row is a function of one record (or of no record) and of
-fresh secret noise. The number of rows is public.
+Formal guarantee: see `tuner.privacy.accountant.noisy_records`. Each row is a function of one record (or of no record)
+and of fresh secret noise. The number of rows is public.
 """
 
 from __future__ import annotations

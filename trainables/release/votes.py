@@ -1,7 +1,7 @@
 """Draw of labels that teachers voted for: Confident-GNMax (Papernot et al. 2018). The caller charges it first.
 
-Formal guarantee: see `docs/guarantees.md`, "Voted labels". One teacher has one vote on each query, and every test and
-answer has fresh secret noise. Which queries are answered, and with which labels, is all that is released.
+Formal guarantee: see `tuner.privacy.accountant.voted_labels`. One teacher has one vote on each query, and every test
+and answer has fresh secret noise. Which queries are answered, and with which labels, is all that is released.
 """
 
 from __future__ import annotations

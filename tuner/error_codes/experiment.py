@@ -181,7 +181,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "sampler-space-missing": "The surrogate sampler needs the search space. In Python, pass `space` to "
         "`make_sampler`. A search from an experiment file always has one.",
         "grid-values-missing": "A grid search needs a search space with at least one value for each parameter.",
-        "option-invalid": "The sampler or pruner refuses its options. docs/experiment.md lists the options.",
+        "option-invalid": "The sampler or pruner refuses its options. The page of keys in the built site lists them.",
         "promotion-rungs": "A trial needs at least as many rungs as levels (values in the list `promote`). Raise "
         "`search.rungs`, train longer, or write fewer levels.",
         "promotion-steps": "A level (value in the list `promote`) would last at most one step. Train longer, or write "
@@ -190,7 +190,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "sampler-not-secret": "A sealed search needs candidates that nobody can predict. Use the sampler `random` or "
         "`bounded`.",
         "sampler-unknown": "No sampler has this name. docs/experiment.md lists the samplers.",
-        "search-option-invalid": "Optuna refuses an option. docs/experiment.md lists the options.",
+        "search-option-invalid": "Optuna refuses an option. The page of keys in the built site lists all options.",
         "study-direction": "The stored study maximises its score but the experiment minimises it, or the reverse. "
         "Start a new sweep with another name.",
         "study-settings-invalid": "The numbers of trials, steps and rungs contradict each other, or the mode is not "

@@ -13,12 +13,12 @@ from search_spaces import Domain, SearchSpace, parse_space
 from search_spaces.spaces import is_own_method
 from trainables.data import DATASETS, DatasetRequest, data_folder, public_train_size
 from tuner.errors import InputError
+from tuner.experiment.privacy_sections import PrivacySection
 from tuner.experiment.sections import (
     AUTO,
     ChosenSection,
     DatasetSection,
     ExportedFromSection,
-    PrivacySection,
     ResourcesSection,
     SearchSection,
     Section,
@@ -89,6 +89,22 @@ class Experiment(Section):
 
     The environment variable DP_TUNER_LEDGER replaces the default of `ledger`. If the variable is set, a file that
     names another ledger is refused.
+
+    Attributes:
+        schema_version: version of the format.
+        name: name of the sweep. Small letters, digits, dots, hyphens and underscores, at most 63.
+        seed: PUBLIC seed of initialisation and search. It never draws the noise.
+        dataset: the private records.
+        trainable: how a trial trains.
+        privacy: the budget, and how it is accounted.
+        search: how configurations are chosen.
+        resources: what a trial runs on.
+        tracking: where MLflow is.
+        storage: folder of the sweeps.
+        ledger: address of the ledger, such as sqlite:////srv/ledger.db. Without it, DP_TUNER_LEDGER, or else
+            dp-tuner/ledger.db in $XDG_DATA_HOME or ~/.local/share.
+        exported_from: written by `tune export`.
+        chosen_by_auto: written by `tune run` with `accounting: auto`.
     """
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = 1

@@ -1,4 +1,7 @@
-"""Sections of the experiment file, with their keys, types and defaults. docs/experiment.md describes each key."""
+"""Sections of the experiment file, with their keys, types and defaults. `privacy_sections` has the section `privacy`.
+
+docs/generated.py makes the page "Keys of the experiment file" from the docstrings: each key has a line in `Attributes`.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_serializer
 
 from tuner.experiment.values import (
-    AtMost,
     Blocks,
     Count,
-    Finite,
     Fraction,
     FullRuns,
     Names,
-    Noise,
-    Order,
     Positive,
     Rungs,
     ScoreNoise,
@@ -23,7 +22,6 @@ from tuner.experiment.values import (
     UserKey,
     Word,
     broken,
-    one_release,
     one_value,
 )
 from tuner.study.names import canonical_pruner, canonical_sampler
@@ -38,12 +36,9 @@ __all__ = [
     "DatasetSection",
     "ExportedFromSection",
     "MetricSection",
-    "PrivacySection",
     "PublicSection",
     "RecordsSection",
-    "ReleaseSection",
     "ResourcesSection",
-    "RunsSection",
     "SearchSection",
     "Section",
     "StartSection",
@@ -66,7 +61,12 @@ class Section(BaseModel):
 
 
 class Component(Section):
-    """Sampler or pruner, written as ``median`` or, with options, as ``{name: median, n_startup_trials: 3}``."""
+    """Sampler or pruner, written as ``median`` or, with options, as ``{name: median, n_startup_trials: 3}``.
+
+    Attributes:
+        name: name of the sampler or pruner.
+        options: its options by name, written next to `name` in a file.
+    """
 
     name: Word
     options: dict[str, Any] = {}
@@ -103,7 +103,17 @@ class ChosenSection(Section):
 
 
 class ValidationSection(Section):
-    """Validation records, on which trials are scored. Protected scores have noise and their own budget."""
+    """Validation records, on which trials are scored. Protected scores have noise and their own budget.
+
+    Attributes:
+        fraction: share of the training records (or users) that validate.
+        protected: whether the scores have noise, so that the claim covers the validation records too.
+        split_seed: PUBLIC seed of the split, and of the choice among a user's records.
+        epsilon: ε of all protected scores together, at most that of `privacy`.
+        delta: δ of all protected scores together, at most that of `privacy`.
+        noise: standard deviation of the noise on the number of right answers, from 0.001 to 1e6. auto chooses the
+            smallest with which the scores of all planned trials fit, and one more for each concurrent trial.
+    """
 
     fraction: Fraction = 0.1
     protected: bool = False
@@ -114,7 +124,13 @@ class ValidationSection(Section):
 
 
 class RecordsSection(Section):
-    """Name of a data set. For the user's own data, the path of an npz file and a PUBLIC size are also needed."""
+    """Name of a data set. For the user's own data, the path of an npz file and a PUBLIC size are also needed.
+
+    Attributes:
+        name: a shipped data set, or the name of your own records in the ledger.
+        path: an .npz file of your own.
+        public_size: a PUBLIC number of records, for the sample rate. It should not be counted in the file.
+    """
 
     name: Word
     path: Word | None = None
@@ -122,7 +138,11 @@ class RecordsSection(Section):
 
 
 class PublicSection(RecordsSection):
-    """Public records, and the number of trials on them for a charged search; null for as many as `search.trials`."""
+    """PUBLIC records: those of `accounting: public`, or the proxy that the sampler `surrogate` searches first, free.
+
+    Attributes:
+        trials: number of trials on them for a charged search. null for as many as `search.trials`.
+    """
 
     trials: Count | None = None
 
@@ -131,9 +151,13 @@ class DatasetSection(RecordsSection):
     """Private records and their split. `public_size` and `public_users` must be PUBLIC numbers.
 
     Attributes:
-        block: blocks of a growing table whose records are used. Each block has a budget of its own.
+        block: one block or a list of blocks of a growing table, such as [2026-10, 2026-11]. Each block has a budget of
+            its own.
+        public_users: a PUBLIC number of users, which replaces `public_size` with `unit: user`.
         user_key: PUBLIC name of the column or system that divides the records among users. It replaces the ledger's
             comparison of the records by the owner's word.
+        records_per_user: largest number of records of a user in a step, with `unit: user`.
+        validation: the validation records.
     """
 
     block: Blocks | None = None
@@ -149,7 +173,7 @@ class StartSection(Section):
     Attributes:
         path: path of a safetensors file.
         public: declaration that no record of the search was used for the weights.
-        sha256: hash of the file. Without it, the resolved file has the hash that was found.
+        sha256: hash of the file. Without it, the resolved file has the hash that is found.
     """
 
     path: Word
@@ -168,7 +192,21 @@ def _start(value: object) -> object:
 class TrainableSection(Section):
     """Training settings of every trial. The sample rate is `batch_size` / the public number of records (or users).
 
-    `freeze` are names of layers that are not trained.
+    Attributes:
+        method: a shipped method, or package.module:function.
+        task: what the labels are.
+        model: a shipped model, or package.module:function.
+        start: PUBLIC weights that replace the random ones.
+        freeze: list of names of layers or parameters that are not trained.
+        activation: activation of the shipped models.
+        normalization: normalisation of the shipped models. batch mixes records before the clip and is refused.
+        optimizer: optimizer of all trials, if the space does not name it.
+        momentum: momentum of sgd, if the space does not name it.
+        precision: precision of the forward and backward passes.
+        batch_size: expected number of records (or users) in a step, if the space does not name it.
+        epochs: expected number of passes over the records (or users), if the space does not name it.
+        sampling: how batches are drawn. `poisson` is the only one: shuffled and fixed-size batches have another
+            guarantee.
     """
 
     method: Word
@@ -186,95 +224,6 @@ class TrainableSection(Section):
     sampling: Word = "poisson"
 
 
-class RunsSection(Section):
-    """Distribution of the number of runs of a sealed search. The number is hidden, and its mean is search.trials.
-
-    Attributes:
-        law: name of the distribution, which is geometric, logarithmic, negative_binomial or poisson.
-        shape: shape of the negative binomial distribution, above -1. The other distributions have no shape.
-        at_most: maximum number of runs. With auto, the probability of more runs costs 1 % of delta.
-    """
-
-    law: Word = "geometric"
-    shape: Finite | None = None
-    at_most: AtMost = "auto"
-
-
-class ReleaseSection(Section):
-    """One noisy copy of the records, on which all trials train (`accounting: release`).
-
-    Attributes:
-        guarantee: `rigorous` charges the release for what is true of it. `published` is the noise of the input
-            perturbation paper, whose theorem is false; it needs `private: false`.
-        trust: `local` protects each row by itself, against everyone who sees it. `central` also uses the secret order
-            of the rows, so that a record hides among the others, and needs less noise for the same ε.
-        clip: largest norm of a record's features before noise.
-        label_share: share of ε for the labels, above 0 and below 1. The rest is for the features.
-        constant: the unknown constant c of the published theorem.
-        strong_convexity: Δ of the published theorem.
-    """
-
-    guarantee: Literal["rigorous", "published"] = "rigorous"
-    trust: Literal["local", "central"] = "local"
-    clip: Annotated[Positive, one_release("clip")] = 1.0
-    label_share: Annotated[Fraction, one_release("label_share")] = 0.3
-    constant: Positive = 1.0
-    strong_convexity: Positive = 0.01
-
-
-class VotesSection(Section):
-    """Labels that teachers voted for, on which all students train (`accounting: votes`). Its noise follows from ε.
-
-    Attributes:
-        threshold: votes that the largest count of a query plus noise must reach for an answer.
-        queries: number of public inputs that are tested; null for all of them.
-        answers: largest number of labels. After it, no query is tested any more.
-        threshold_share: the tests' share of the squared noise-to-signal ratio, above 0 and below 1. The answers have
-            the rest.
-    """
-
-    threshold: Annotated[Finite, one_release("threshold")] = 200.0
-    queries: Annotated[Count | None, one_release("queries")] = None
-    answers: Annotated[Count, one_release("answers")] = 300
-    threshold_share: Annotated[Fraction, one_release("threshold_share")] = 0.15
-
-
-class PrivacySection(Section):
-    """Privacy settings. The budget applies to the WHOLE search.
-
-    Attributes:
-        epsilon: ε of the search, which is never exceeded.
-        delta: δ of the search, below 1/n. n is the public number of training records (or users with `unit: user`).
-        unit: protected unit, which is one record or all records of one user.
-        accounting: accounting mode. `composition` shows all trials. `selection` is a sealed search, which shows only
-            the winner. `public` searches on public data and then trains once on the private records. `release`
-            charges one noisy copy of the records, on which any number of trials train. `votes` charges labels of
-            public inputs that teachers voted for, on which any number of students train. `auto` takes what
-            is expected to cost the least accuracy (`tuner.plan.comparison`).
-        cap: filter for `composition`. auto chooses the tightest filter that the search space allows.
-        order: Rényi order of the fixed_order filter. auto chooses the best order for the plan.
-        noise_multiplier: a number or a domain to search. auto chooses the smallest noise with which the planned trials
-            fit the budget.
-        private: False is for studies without privacy, whose models cannot be exported as private.
-        noise_seed: seed of the noise, allowed only with `private: false`.
-    """
-
-    epsilon: Positive
-    delta: Fraction = 1e-5
-    unit: Literal["record", "user"] = "record"
-    accounting: Word = "composition"
-    cap: Literal["auto", "total_steps", "coupon_book", "fixed_order"] = "auto"
-    order: Order = "auto"
-    accountant: Word = "pld"
-    adjacency: Word = "add_or_remove_one"
-    noise_multiplier: Noise = "auto"
-    runs: RunsSection = RunsSection()
-    release: ReleaseSection = ReleaseSection()
-    votes: VotesSection = VotesSection()
-    private: bool = True
-    noise_seed: Seed | None = None
-
-
 def _component(value: object) -> object:
     if isinstance(value, Component):
         return value
@@ -287,7 +236,12 @@ def _component(value: object) -> object:
 
 
 class MetricSection(Section):
-    """Score by which trials are compared, and its direction."""
+    """Score by which trials are compared, and its direction.
+
+    Attributes:
+        name: name of the score.
+        mode: direction. Losses and perplexities have min.
+    """
 
     name: Word = "validation_accuracy"
     mode: Literal["max", "min"] = "max"
@@ -297,10 +251,10 @@ class CommitSection(Section):
     """Division of the budget between short, noisy trials and one committed run, whose model is released.
 
     Attributes:
-        share: share of the squared privacy loss (the μ² of Gaussian differential privacy) that the trials may use.
-        length: steps of a trial, as a fraction of the steps of the committed run.
+        share: share of the squared privacy loss (the μ² of Gaussian differential privacy) for all trials together.
+        length: steps of a trial, as a fraction of the steps of the committed run. Schedule and rungs are scaled to it.
         start: weights from which the committed run starts. `scratch` is the public initialisation, and `best_trial` is
-            the last checkpoint of the best trial.
+            the last checkpoint of the best trial, which is charged already.
     """
 
     share: Fraction = 0.05
@@ -319,18 +273,25 @@ def _commit(value: object) -> object:
 
 
 class SearchSection(Section):
-    """Settings that choose and stop trials. `space` is the file's text, and `Experiment.space` is the parsed space.
+    """Settings that choose and stop trials.
 
-    With `commit`, the trials are short and noisy, and one run with the chosen configuration follows and is released.
-
-    `public` names the PUBLIC records of a search with `accounting: public`, or those on which a charged search with the
-    sampler `surrogate` searches first, at no cost.
-
-    `when_sure` says what happens when a complete trial is very probably near the best possible one: `go_on` continues
-    the search, `stop` ends it and saves the remaining budget, and `replicate` repeats the best two configurations.
-
-    `full_runs` is the number of whole runs of steps for which the budget is planned. Trials then reserve rung by rung
-    and pause at rungs. Without it, the budget is planned for all trials, each trained to its end.
+    Attributes:
+        trials: number of trials. With `accounting: selection`, the MEAN of the hidden number of runs.
+        full_runs: number of whole runs of steps for which the budget is planned, from 1 to `trials`. Trials then
+            reserve rung by rung and pause at rungs. auto takes the number that `tune plan` recommends. With null, the
+            budget is planned for all trials, each trained to its end.
+        sampler: how configurations are chosen, as a name or as {name: tpe, n_startup_trials: 3}.
+        pruner: how trials are stopped early, as a name or with options.
+        rungs: reports of a trial. A whole number from 1 to 10000 for equal distances, or increasing fractions of the
+            steps that end with 1.
+        space: values and domains of the parameters, as in the file. Without it, the method's usual ones.
+        metric: the score.
+        public: PUBLIC records of `accounting: public`, or of the proxy of the sampler `surrogate`.
+        when_sure: with the sampler `unimodal`, what happens when a complete trial is very probably near the best
+            possible one. `go_on` continues the search, `stop` ends it and saves the remaining budget, `replicate`
+            repeats the best two configurations.
+        commit: short and noisy trials, then one run with the chosen configuration, which is released. A number is the
+            share.
     """
 
     trials: Count = 20
@@ -359,9 +320,14 @@ class SearchSection(Section):
 class ResourcesSection(Section):
     """Resources of each trial, the number of concurrent trials, and what happens when a worker is lost or silent.
 
-    A worker without a lease or a report for `hung_after` seconds is killed and counts as lost. With `on_loss` ``pay``,
-    a trial that lost its worker continues and pays again for the steps that it repeats. With ``stop``, the sweep stops
-    before that, and a resume pays.
+    Attributes:
+        concurrent_trials: number of trials that run at the same time.
+        cpus_per_trial: CPUs of a trial. Its workers share them.
+        gpus_per_trial: GPUs of a trial. Its workers share them.
+        workers_per_trial: number of workers of a trial.
+        hung_after: seconds without a lease or a report after which a worker is killed and counts as lost.
+        on_loss: `pay` continues a trial that lost its worker, and charges the repeated steps again. `stop` stops the
+            sweep before that, and a resume pays.
     """
 
     concurrent_trials: Count = 1
@@ -373,7 +339,12 @@ class ResourcesSection(Section):
 
 
 class TrackingSection(Section):
-    """Address of MLflow and name of the MLflow experiment. The default name is the experiment file's `name`."""
+    """Address of MLflow and name of the MLflow experiment.
+
+    Attributes:
+        uri: address of MLflow, without a password.
+        experiment: name of the MLflow experiment. null for the `name` of the file.
+    """
 
     uri: Word = "sqlite:///runs/mlflow.db"
     experiment: Word | None = None

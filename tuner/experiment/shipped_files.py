@@ -20,10 +20,10 @@ _TEMPLATE = """\
 # tune run {file}
 #
 # A private search on your own records. Only name, dataset.name, trainable.method and privacy.epsilon are needed; every
-# other line is an example; docs/experiment.md has the defaults. `tune plan {file}` shows the cost and runs nothing.
+# other line is an example; see docs/experiment.md. `tune plan {file}` shows the cost and runs nothing.
 schema: 1
 name: my-search
-seed: 0                               # public: initialisation, split and search; never the noise
+seed: 0                               # PUBLIC: initialisation and search; never the noise
 dataset:
   name: digits                        # a shipped one (digits, mnist, cifar10, adult, …), or any name with:
   # path: my-records.npz              #   x_train, y_train, x_test, y_test

@@ -17,8 +17,9 @@ from tuner.errors import InputError
 from tuner.experiment.loading import parse_experiment
 from tuner.experiment.model import Experiment
 from tuner.experiment.prior import ONE_RUN, recommended
+from tuner.experiment.privacy_sections import RunsSection
 from tuner.experiment.resolving import hyperparameter_defaults
-from tuner.experiment.sections import AUTO, ChosenSection, RunsSection
+from tuner.experiment.sections import AUTO, ChosenSection
 from tuner.experiment.yamlfile import dump
 
 if TYPE_CHECKING:

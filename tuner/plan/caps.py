@@ -19,7 +19,7 @@ from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import MAX_STEPS, calibrate_noise, epsilon, max_steps
 
 if TYPE_CHECKING:
-    from tuner.experiment.sections import PrivacySection
+    from tuner.experiment.privacy_sections import PrivacySection
 
 __all__ = ["Alternative", "ChosenFilter", "compose", "total_steps"]
 

@@ -2,6 +2,15 @@
 
 All reasons of identity give one refusal. An answer that told whether two files have the same records would tell about a
 record, because whoever asks can choose one of the files.
+
+Claims. (a) While the ledger holds records as private under any name, no command uses the same training records without
+a charge, unless the ledger says first that the total is void. (b) What the commands answer about a file of one's own,
+before the owner has entered it, is the same for every two files that differ in any records.
+
+Proof. (a) A shipped data set is found by its name or checksums. Another file needs a `public` entry with its keyed
+fingerprint, an HMAC over the sorted digests of its records; that entry and a search with the fingerprint refuse each
+other. (b) Once the ledger or the experiment charges own records, a file without an entry is refused before any
+comparison. Only `tune budget public`, of the owner, compares.
 """
 
 from __future__ import annotations

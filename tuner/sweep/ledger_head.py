@@ -4,6 +4,12 @@ The sweep's folder keeps the head of the ledger that was seen last: number and h
 hash chain makes it name all charges before it. Charges after it are known from what they paid for: each report of a
 trial and each checkpoint says how many steps and scores were leased. A ledger that lacks the head, or that knows fewer
 charges of a trial, is refused before a step is taken or a model is exported. A ledger that is ahead is fine.
+
+So an accepted ledger has all charges of its data set up to the last report that the sweep showed, and all charges of
+this sweep that its study or a checkpoint tells of. Proof: a report is stored in the study, then the head is kept, then
+the report is shown. A sealed search keeps its head before its first run. What was charged and shown nowhere may be
+forgotten; a loss of power may take the heads since the last trial ended. A folder and a ledger that are both put back
+to one moment cannot be told from that moment.
 """
 
 from __future__ import annotations

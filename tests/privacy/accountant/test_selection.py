@@ -73,7 +73,7 @@ def test_a_hopeless_run_claims_nothing() -> None:
 
 
 def shift_by_hand(law: RunLaw, delta_of: Callable[[float], float], first: float) -> float:
-    """The shift of docs/guarantees.md at one ε₁."""
+    """The shift of `shift_of` at one ε₁."""
     if law.shape is None:
         return law.mean * (exp(first) - 1) + law.mean * delta_of(first)
     r = exp(first) + (1 - law.gamma) / law.gamma * delta_of(first)

@@ -1,6 +1,6 @@
 """Two Gaussian releases on one Poisson sample, the second of which may depend on the first, cost what one costs.
 
-The proof is in docs/guarantees.md. Here the hockey-stick divergence of the adaptive pair is integrated numerically, by
+The proof is in `noise_split`. Here the hockey-stick divergence of the adaptive pair is integrated numerically, by
 code of its own, and compared with the closed form of the single release and with the accountant.
 """
 

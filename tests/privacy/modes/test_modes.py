@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 from ledgers import BOOK, NOISY, SEALED, TRAINING_STEPS, VOTED
 
-from tuner.experiment.sections import PrivacySection
+from tuner.experiment.privacy_sections import PrivacySection
 from tuner.plan.modes import PLANNERS
 from tuner.privacy.accountant.filters import FILTERS, Filter, FixedOrder
 from tuner.privacy.card.wording import allowed_text

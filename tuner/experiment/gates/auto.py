@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
-from tuner.experiment.sections import RunsSection
+from tuner.experiment.privacy_sections import RunsSection
 
 __all__ = ["AUTO_GATES"]
 

@@ -9,7 +9,7 @@ from search_spaces.schedules import GEN
 from trainables.data import DATASETS, DatasetInfo
 from trainables.methods import METHODS
 from tuner.experiment.gates.finding import Draft, Gate, GateFinding, gate
-from tuner.experiment.sections import ReleaseSection, VotesSection
+from tuner.experiment.privacy_sections import ReleaseSection, VotesSection
 from tuner.privacy.modes import RELEASE, VOTES, Mode
 
 __all__ = ["RELEASE_GATES"]

@@ -3,8 +3,15 @@
 Formal guarantees:
     A row of the release is the output of one randomiser on one record (x, y) with ‖x‖ ≤ C. For any two values of the
     record, the pair of outputs is dominated by the product of N(0, 1) against N(μ, 1), μ = 2C/s, and of randomised
-    response on two different labels. So the hockey-stick divergence of the product is the exact local δ(ε).
-    `docs/guarantees.md` has the proof, and says why the same pair covers adding or removing a record.
+    response on two different labels. So the hockey-stick divergence of the product is the exact local δ(ε), because
+    features and label get independent noise: with p and q the probabilities of the true and of any other label, and δ_G
+    the profile of the Gaussian mechanism, δ(ε) = p·δ_G(ε − ε_y) + q·δ_G(ε + ε_y) + (k − 2)·q·δ_G(ε), since the
+    log-ratio of the response is ε_y, −ε_y or 0. Opposite features of length C with different labels reach it.
+
+    The release of m rows, m PUBLIC, is (ε, δ)-DP for one record added, removed or changed. Records are in uniformly
+    random secret places, a row without a record is that of zeros and a uniform label, and of more than m records, m are
+    chosen uniformly. Proof. Couple places and choices. D and D′ become mixtures of rows that differ in one place, where
+    one has the row of a record and the other that of no record or of another one, and H_ε is jointly convex.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ε of a sealed search, which releases the best of a random, hidden number of runs.
 
 Two bounds of ε are computed: from the privacy profile of one run, and from the run's Rényi divergence. The smaller
-bound is returned. `docs/guarantees.md` proves both bounds, and `tests/privacy/accountant/test_brute_force.py` compares
-them with exact values.
+bound is returned. `shift_of` proves the first, and `winner_divergences` cites the second.
+`tests/privacy/accountant/test_brute_force.py` compares both with exact values.
 """
 
 from __future__ import annotations
@@ -63,11 +63,16 @@ class Shift:
 
 
 def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.0, 1.0)) -> Shift:
-    """Return the privacy cost of selecting the best run. `docs/guarantees.md` explains the symbols.
+    """Return the privacy cost of selecting the best run (after Koskela, Redberg & Wang 2024).
+
+    A run draws a configuration from a fixed prior, trains, and answers y (configuration, model and score) with the
+    density q on D and q′ on D′. K independent runs are made, K with a fixed law. Only the best leaves; ties are broken
+    at random. F(y) is the probability of a score of at most that of y, F̄ = 1 − F, and f(x) = E[x^K].
 
     Let δ_Q be the privacy profile of one run, and δ_A the profile of the winner. For the truncated negative binomial
-    of mean m, shape η and parameter γ, and any ε₁ ≥ 0, δ_A(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r) with
-    r = (C/c)·e^{ε₁} + ((1−γ)/γ)·C·δ_Q(ε₁). The ε₁ with the smallest r is used.
+    of mean m, shape η > −1 (1 geometric, 0 logarithmic) and parameter 0 < γ < 1, and any ε₁ ≥ 0,
+    δ_A(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r) with r = (C/c)·e^{ε₁} + ((1−γ)/γ)·C·δ_Q(ε₁). The ε₁ with the smallest
+    r is used.
 
     Proof for c = C = 1. The winner is y with density q(y)·f′(F(y)), f′(x) = m·(γ/(1 − (1−γ)·x))^(η+1). So
     f′(F)/f′(F′) = ((γ + (1−γ)·F̄′)/(γ + (1−γ)·F̄))^(η+1). Scores above that of y are a set of answers, so
@@ -113,7 +118,8 @@ def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.
 def poisson_shift(mean: float, delta_of: DeltaOf) -> Shift:
     """Return the privacy cost of selecting the best of a Poisson number of runs, with any mean m > 0.
 
-    For any ε₁ ≥ 0, δ_A(ε) ≤ m·δ_Q(ε − m(e^{ε₁} − 1) − m·δ_Q(ε₁)). `shift_of` explains the symbols.
+    For any ε₁ ≥ 0, δ_A(ε) ≤ m·δ_Q(ε − m(e^{ε₁} − 1) − m·δ_Q(ε₁)). `shift_of` explains the symbols, and the proof is as
+    there with f′(F)/f′(F′) = e^{m·(F̄′ − F̄)}. That no run is made has the same probability on D and on D′.
     """
 
     def shift(first: float) -> float:

@@ -5,8 +5,8 @@ Formal guarantees:
     records are. So adding or removing a record moves at most one teacher's vote on each query, from one class to
     another. The largest count moves by at most 1, and the vector of counts by at most √2. A threshold test with noise
     σ₁ is then 1/σ₁-GDP, and an answer with noise σ₂ is √2/σ₂-GDP. With at most Q tests and at most A answers, chosen
-    adaptively, all that is released is dominated by N(μ, 1) against N(0, 1), μ² = Q/σ₁² + 2A/σ₂².
-    `docs/guarantees.md` has the proof.
+    adaptively, all that is released is dominated by N(μ, 1) against N(0, 1), μ² = Q/σ₁² + 2A/σ₂², because squares of μ
+    add in adaptive composition (Dong, Roth & Su 2022). Given the tests, the answered queries are fixed.
 """
 
 from __future__ import annotations

@@ -76,10 +76,14 @@ def admit(
 
     Formal guarantees:
         Searches may be chosen adaptively and run concurrently. If the cap has no Rényi order, the ε and δ of all
-        searches sum to at most the cap's ε and δ (Rogers et al. 2016; Vadhan & Zhang 2023). If the cap has an order, a
-        charge must fit one of two rules: the sums are at most the cap's ε and δ/2, or the sum of the Rényi divergences
-        at that order fits a filter of (ε, δ/2). Each rule contributes at most δ/2 to the failure probability. If each
-        rule had the whole δ, admitting a charge that fits either of them would not be sound.
+        searches sum to at most the cap's ε and δ (Rogers et al. 2016; Vadhan & Zhang 2023; Haney et al. 2023). If the
+        cap has an order, a charge must fit one of two rules: the sums are at most the cap's ε and δ/2, or the sum of
+        the Rényi divergences at that order fits a filter of (ε, δ/2). If each rule had the whole δ, admitting a charge
+        that fits either of them would not be sound.
+
+        Proof for two rules. Count from the first charge, so that sums only grow. Stop the process just before the first
+        charge whose sums would not fit: this process is (ε, δ/2)-DP, and equals the real one on all outcomes whose sums
+        fit. On the others the divergences fit, and the same holds with the filter. Add the two.
 
     Args:
         state: state of the data set; None if it has no entry.

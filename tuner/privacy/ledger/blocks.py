@@ -4,6 +4,13 @@ A table `sales` with the blocks 2026-10 and 2026-11 is, for the ledger, the two 
 `sales/2026-11`. A search over both has its trials in the first. In the others it has a *mirror*: a search with the same
 filter and claim that charges nothing by itself. Before the search charges its first step, its mirrors begin: from then
 on their claims are committed for good. All entries of one event are written in one transaction.
+
+Claim. Let a record's block be a function of that record alone, and let all searches that are charged to block b be
+jointly (ε_b, δ_b)-DP. Then all that is shown is (ε_b, δ_b)-DP for each record of b, and (max ε_b, max δ_b)-DP for each
+record.
+
+Proof (parallel composition, blocks chosen adaptively). For a record of b, a search that does not use b is
+post-processing. Every other search has its whole claim in the chain of b before its first step.
 """
 
 from __future__ import annotations

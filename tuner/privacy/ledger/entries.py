@@ -44,8 +44,16 @@ class Entry:
         dataset: name of the data set.
         seq: number of the entry within the data set: 1, 2, 3, … without a gap.
         time: day on which the entry was written, UTC, such as `2026-11-24`. It is for people only; no rule uses it.
-        kind: `cap`, `grant`, `public`, `void`, `open_search`, `begin`, `reserve`, `lease`, `settle`, `close_search`,
-            `reopen_search`, `release`, `stored` or `card`.
+        kind: what the entry says.
+
+            - Decisions of the owner: `cap`, `grant` (a user's share; 0 revokes it), `public` (the records, by keyed
+              checksum) and `void` (the total, with the reason).
+            - A search with its filter, claim, unit and user: `open_search`, `close_search`, `reopen_search`.
+            - Charged whole, before anything is drawn: `begin` (a sealed search, or any search on its
+              further blocks), `release` (a noisy copy or voted labels). `stored` has the SHA-256 of a release.
+            - Steps of a trial: `reserve` promises them, `lease` takes them before their batches are drawn, `settle`
+              returns the rest.
+            - `card`: the hash of a card that was issued.
         writer: the database role or the account of the operating system that wrote the entry.
         body: content of the entry, as canonical JSON.
         previous: hash of the previous entry, or `GENESIS`.

@@ -24,7 +24,7 @@ __all__ = ["SurrogateSampler", "build"]
 _STARTS: Final = 3
 """Default number of first trials that do not follow the scores; one more for each two searched parameters. Where the
 final run is another run and no proxy is known, no trial follows them: the scores of so noisy trials lead astray, and a
-spread design lost 0.4 points less (docs/surrogate.md)."""
+spread design lost 0.4 points less."""
 
 
 def build(request: SamplerRequest) -> SurrogateSampler:

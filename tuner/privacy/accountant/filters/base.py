@@ -2,7 +2,26 @@
 
 A filter is fixed before its search starts. From the steps that are already reserved or charged, it computes how many
 more steps trials may reserve. Its claim holds in whatever sequence the steps are taken, however many trials run at
-once, and whenever trials stop. `docs/guarantees.md` has the proofs.
+once, and whenever trials stop.
+
+Formal guarantees:
+    H_ε(P, Q) = sup over sets S of P(S) − e^ε·Q(S), the hockey-stick divergence, is jointly convex. A pair of laws
+    dominates a mechanism if its H_ε is at least the mechanism's for every real ε. By Blackwell's theorem, the outputs
+    on D and D′ are then one random function of a draw from either law.
+
+    Claim. A search takes at most n_j steps of the mechanism M_j, j = 1, …, m. It chooses their order, their moments and
+    all other settings from what it has seen. Then it is (ε, δ)-DP for every (ε, δ) of the composition of n_j dominating
+    pairs of each M_j.
+
+    Proof. Draw n_j samples of each pair in advance. The t-th step of M_j is a random function of its t-th sample, so
+    the search is a random function of all samples, used or not, and no function raises H_ε. Concurrent trials only
+    choose an order, because a step is one mechanism without interaction and is charged before its batch is drawn. A
+    step that was reserved and never leased was never drawn, so another step may use its sample. Adding and removing a
+    record are composed separately, and the larger δ counts.
+
+    So the claim covers a smaller cap (`search.full_runs`), where pauses and promotions are choices from what was seen,
+    and a committed run (`search.commit`), whose steps have other noise and so a quota of their own. `fixed_order` and
+    the modules of filters that are charged as a whole state their own claims.
 """
 
 from __future__ import annotations

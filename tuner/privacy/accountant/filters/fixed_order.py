@@ -26,6 +26,10 @@ class FixedOrder(Filter):
         concurrently (Haney et al. 2023). A filter with several orders is NOT sound if it admits each step for which the
         budget of ANY order suffices. `tests/privacy/accountant/test_filters.py` has a counterexample.
 
+        Proof. Let L_t be the likelihood ratio after t steps and R_t the sum of their divergences at order a. Then
+        L_t^a·e^(−(a−1)·R_t) is a supermartingale under D′, whatever the next mechanism is. So R_t ≤ budget bounds the
+        divergence of the whole, which is converted to (ε, δ) in `of`.
+
     Args:
         order: Rényi order, within `rdp.ORDER_RANGE`.
         budget: largest allowed sum of the steps' Rényi divergences at `order`, in units of 1 / `UNITS`.

@@ -3,7 +3,7 @@
 Two proofs bound the ε of a sealed search, and the smaller of their bounds counts:
 
 - Profile bound: δ(ε) ≤ C·m·δ_Q(ε − log(C/c) − (η+1)·log r), r = (C/c)·e^ε₁ + ((1−γ)/γ)·C·δ_Q(ε₁), any ε₁ ≥ 0
-  (after Koskela, Redberg & Wang 2024; docs/guarantees.md has the proof and explains the symbols).
+  (after Koskela, Redberg & Wang 2024; `shift_of` in `tuner.privacy.accountant.selection` has the proof).
 - Rényi bound: Papernot & Steinke 2022, Theorem 2 for the truncated negative binomial, Theorem 6 for the Poisson law.
 
 In both proofs, truncating K at k runs adds (1 + e^ε)·P[K > k] to δ.
