@@ -117,3 +117,11 @@ def test_a_plan_for_gpus_is_made_on_a_machine_without_one(bare: Tune, monkeypatc
     assert warning.startswith(f"{file}:{number}: resources.gpus_per_trial: one trial needs 1 GPU")
     assert planned["wall_time_seconds"] is None
     assert f"error: {file}:{number}: resources.gpus_per_trial: " in bare("run", file, "--local", code=2).err
+
+
+def test_a_plan_and_a_check_tell_of_public_records_that_are_not_there(bare: Tune) -> None:
+    public = {"name": "open", "path": "open.npz", "public_size": 900}
+    file = bare.write(privacy__accounting="public", search__public=public)
+    (said,) = (each for each in bare("plan", file, "--no-timing", "--json").json["warnings"] if "open.npz" in each)
+    assert said.startswith("only a run needs the public records")
+    assert said in bare("validate", file).err

@@ -54,19 +54,27 @@ def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
             check_search(experiment, rung_steps(experiment.search.rungs, _MANY_STEPS))
     except (TunerError, TrainableError, DomainError) as error:
         return CheckedFile(valid=False, text=f"error: {error}")
-    warnings = (*experiment.warnings(), *missing_data(experiment.dataset_request()))
+    warnings = (*experiment.warnings(), *missing_data(experiment, experiment.dataset_request()))
     return CheckedFile(
         valid=True, text=f"{path}: valid", warnings=tuple(f"{path}: warning: {warning}" for warning in warnings)
     )
 
 
-def missing_data(request: DatasetRequest) -> tuple[str, ...]:
-    """Return a warning if the data are not on this machine. A plan needs only public facts about them."""
-    try:
-        check_present(request)
-    except TrainableError as error:
-        return (f"only a run needs the records, and it would fail: {error}",)
-    return ()
+def missing_data(experiment: Experiment, private: DatasetRequest) -> tuple[str, ...]:
+    """Return a warning for private and for public data that are not on this machine.
+
+    A plan needs only public facts about them.
+    """
+    asked = {"the records": private}
+    if experiment.search.public is not None:
+        asked["the public records"] = experiment.public_request(private.data_dir)
+    found = []
+    for what, request in asked.items():
+        try:
+            check_present(request)
+        except TrainableError as error:
+            found.append(f"only a run needs {what}, and it would fail: {error}")
+    return tuple(found)
 
 
 def _check_own_files(experiment: Experiment, places: Places) -> None:

@@ -157,7 +157,7 @@ def _warnings(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> tuple[
     """Return the warnings of a plan, one sentence each. They should be read before the budget is spent."""
     return (
         *prepared.experiment.warnings(),
-        *missing_data(prepared.request),
+        *missing_data(prepared.experiment, prepared.request),
         *plan_warnings(prepared.plan),
         *_split_warnings(prepared, datasets),
         *naming_warnings(prepared),
