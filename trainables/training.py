@@ -74,6 +74,7 @@ class PrivateTraining:
         self.spec = spec
         self.step = 0
         self._charge = charge
+        self._restarts: int | None = None
         self._ranks = ranks
         self._hyperparameters = from_parameters(
             spec.method,
@@ -247,7 +248,9 @@ class PrivateTraining:
         inputs, targets = self._records["train"]
         while self.step < step:
             self._health.check(self._theta, step=self.step, at_most_every=lease_size(restarts=0))
-            leased = min(lease_size(self._charge.restarts()), step - self.step)
+            if self._restarts is None:  # a restarted trial is another object
+                self._restarts = self._charge.restarts()
+            leased = min(lease_size(self._restarts), step - self.step)
             used = self._private_step.mechanism
             # The lease is durable before the first of its batches is drawn.
             self._charge.lease(leased, sample_rate=used.sample_rate, noise_multiplier=used.noise_multiplier)

@@ -2,63 +2,65 @@
 
     python -m benchmarks.overhead.baselines class_api|optuna_loop TRIALS
 
-Each trial takes ten steps of SGD on a logistic regression of digits, as the trials of the compared sweep do.
+Each trial is the private training of the compared sweep, without ledger and checkpoints: ten steps of DP-SGD on a
+logistic regression of digits, with a score after every second one.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainables.training import PrivateTraining
 
 _STEPS = 10
+_REPORTS = 5
 _BATCH = 128
 
 
-class Training:
-    """Logistic regression on scikit-learn's digits."""
+def training(rate: float) -> PrivateTraining:
+    """Return the training of a trial of the compared sweep, which charges nothing."""
+    from trainables import data
+    from trainables.charge import NoCharge
+    from trainables.spec import TrainingSpec
+    from trainables.training import PrivateTraining
 
-    def __init__(self, rate: float) -> None:
-        import torch
-        from sklearn.datasets import load_digits
+    records = data.DatasetRequest(name="digits")
+    return PrivateTraining(
+        TrainingSpec(
+            method="dp_sgd", model="logistic_regression", dataset=records, batch_size=_BATCH, steps=_STEPS,
+            noise_multiplier=1.0, sample_rate=1 / _STEPS, threads=1,
+            parameters={"learning_rate": rate, "ema_decay": 0.9999},
+        ),
+        NoCharge(),
+    )  # fmt: skip
 
-        images, labels = load_digits(return_X_y=True)
-        self._images = torch.tensor(images / 16, dtype=torch.float32)
-        self._labels = torch.tensor(labels)
-        self._model = torch.nn.Linear(64, 10)
-        self._optimizer = torch.optim.SGD(self._model.parameters(), lr=rate)
 
-    def step(self) -> None:
-        """Take one step on a random batch."""
-        import torch
-
-        batch = torch.randint(len(self._images), (_BATCH,))
-        self._optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(self._model(self._images[batch]), self._labels[batch])
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._optimizer.step()
-
-    def score(self) -> float:
-        """Return the accuracy."""
-        return float((self._model(self._images).argmax(1) == self._labels).float().mean())
+def scores_of(trained: PrivateTraining) -> Iterator[tuple[int, float]]:
+    """Train, and yield the number of steps and the score at each report."""
+    for step in range(_STEPS // _REPORTS, _STEPS + 1, _STEPS // _REPORTS):
+        trained.run_to(step)
+        yield step, trained.evaluate()["validation_accuracy"]
 
 
 def class_api(trials: int) -> int:
-    """Run the trials on two slots by Ray Tune's class API, each with one report; return the number of processes."""
+    """Run the trials on two slots by Ray Tune's class API; return the number of processes."""
     import ray
     from ray import tune
 
     class Trial(tune.Trainable):
         def setup(self, config: dict[str, Any]) -> None:
-            self._training = Training(config["rate"])
+            self._scores = scores_of(training(config["rate"]))
 
         def step(self) -> dict[str, Any]:
-            for _ in range(_STEPS):
-                self._training.step()
-            return {"score": self._training.score(), "done": True}
+            step, score = next(self._scores)
+            return {"score": score, "done": step == _STEPS}
 
         def reset_config(self, new_config: dict[str, Any]) -> bool:
-            self._training = Training(new_config["rate"])
+            self.setup(new_config)
             return True
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
@@ -68,11 +70,19 @@ def class_api(trials: int) -> int:
         # The two CPUs are the two slots. With `max_concurrent_trials`, Ray would not know the next trial when one ends,
         # and would start a new process for it.
         tune_config=tune.TuneConfig(num_samples=trials, reuse_actors=True, metric="score", mode="max"),
-        run_config=tune.RunConfig(storage_path=str(Path.cwd() / "ray_results"), verbose=0),
+        run_config=tune.RunConfig(
+            storage_path=str(Path.cwd() / "ray_results"),
+            # By default the class API saves each trial at its end, and a class that cannot save fails there.
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+            failure_config=tune.FailureConfig(fail_fast=True),
+            verbose=0,
+        ),
     )
-    processes = {found.metrics["pid"] for found in tuner.fit() if found.metrics}
+    found = tuner.fit()
     ray.shutdown()
-    return len(processes)
+    if found.errors:
+        raise found.errors[0]
+    return len({each.metrics["pid"] for each in found if each.metrics})
 
 
 def optuna_loop(trials: int) -> int:
@@ -85,13 +95,13 @@ def optuna_loop(trials: int) -> int:
     mlflow.set_experiment("trivial")
 
     def objective(trial: optuna.Trial) -> float:
-        training = Training(trial.suggest_float("rate", 0.1, 1.0, log=True))
+        trained = training(trial.suggest_float("rate", 0.1, 1.0, log=True))
+        score = 0.0
         with mlflow.start_run():
             mlflow.log_params(trial.params)
-            for _ in range(_STEPS):
-                training.step()
-            score = training.score()
-            mlflow.log_metric("score", score, step=_STEPS)
+            for step, score in scores_of(trained):
+                trial.report(score, step)
+                mlflow.log_metric("score", score, step=step)
         return score
 
     storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend("study.journal"))

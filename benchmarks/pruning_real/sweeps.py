@@ -88,7 +88,7 @@ FASHION = Workload(
     learning_rate=0.5,
     seeds=(1, 2, 3),
 )
-"""The cap holds ten whole trials. docs/unimodal.md says how the learning rate was chosen."""
+"""The cap holds ten whole trials."""
 
 QUICK = Workload(
     name="digits, hidden layer of 64",

@@ -10,16 +10,21 @@ import pytest
 from benchmarks.harness import Results, Settings, judge
 from benchmarks.harness.machine import python_output
 from benchmarks.overhead.__main__ import BENCHMARK
-from benchmarks.overhead.baselines import Training
+from benchmarks.overhead.baselines import scores_of, training
 from benchmarks.overhead.sweeps import _SWEEP, _growth
+from tuner.api import load
 
 
-def test_a_trial_of_the_baseline_learns() -> None:
-    training = Training(0.5)
-    before = training.score()
-    for _ in range(30):
-        training.step()
-    assert training.score() > before + 0.2
+def test_the_baseline_trains_what_the_sweep_trains(tmp_path: Path) -> None:
+    (tmp_path / "trivial.yaml").write_text(_SWEEP.format(trials=2))
+    plan = load(tmp_path / "trivial.yaml").plan()
+    trained = training(0.5)
+    spec = trained.spec
+    assert (plan.method, plan.model, plan.dataset) == (spec.method, spec.model, spec.dataset.name)
+    assert (plan.batch_size, plan.steps_per_trial) == (spec.batch_size, spec.steps)
+    reports = list(scores_of(trained))
+    assert tuple(step for step, _ in reports) == plan.rungs
+    assert reports[0][1] != reports[-1][1]
 
 
 def test_growth_ignores_the_first_quarter() -> None:

@@ -1,4 +1,4 @@
-"""Laplacian smoothing (methods.md, section 2): dense float64 references, laws, limits, published constants."""
+"""Laplacian smoothing (the post-processing of docs/methods.md): dense float64 references, laws, published constants."""
 
 from __future__ import annotations
 

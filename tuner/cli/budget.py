@@ -71,9 +71,9 @@ def budget_show(ledger: str, dataset: str | None) -> tuple[dict[str, Any], str]:
 @click.option(
     "--order",
     metavar="A|auto|none",
-    help="Order of a Rényi privacy filter. A search may then start if the sum of all claims or this filter allows it. "
-    "The sum and the filter get half of δ each. The order cannot change while a search counts against the cap. "
-    "Default: the order stays as it is.",
+    help="Order of a Rényi filter, a second rule that may admit more searches. A search may then start if the sum of "
+    "all claims or this filter allows it. Each of the two rules gets half of δ. The order cannot change while a search "
+    "counts against the cap. Default: the order stays as it is.",
 )
 @click.option("--new", is_flag=True, help="Accept a data set whose name is similar to the name of another data set.")
 @click.option("--yes", is_flag=True, help="Accept a cap below what the searches have committed already.")
@@ -92,10 +92,10 @@ def budget_set(ledger: str, **cap: Any) -> tuple[dict[str, Any], str]:  # noqa: 
 @click.argument("file", type=click.Path())
 @_answers
 def budget_public(ledger: str, dataset: str, file: str) -> tuple[dict[str, Any], str]:
-    """Enter the records of FILE as public. Only the data's owner should do this, because the answer tells of records.
+    """Declare that the records of FILE are public. Only the data's owner should do this: the answer tells of records.
 
-    Once the ledger holds records of your own as private, a file of your own can be used in a public search, or with
-    `private: false`, only after this command. Records that the ledger holds as private are refused.
+    Once the ledger holds private records of your own, a public search, or one with `private: false`, can use another
+    file of your own only after this command. Records that the ledger holds as private are refused.
     """
     from tuner.report.budget import enter_public
     from tuner.report.budget_text import changed_text

@@ -43,8 +43,8 @@ def tune_init(path: str, force: bool) -> None:
 @click.option(
     "--void-total",
     metavar="REASON",
-    help="Give up the total guarantee of the private data sets that a public or non-private search may touch. The "
-    "ledger keeps the reason for ever, and every view shows it.",
+    help="Run a public or non-private search although it may use private records. This voids the guarantee for all "
+    "searches on these records together. The ledger keeps the reason for ever, and every view shows it.",
 )
 @click.option(
     "--dataset-cap",
@@ -78,9 +78,8 @@ def tune_run(
 def tune_resume(name: str, overrides: tuple[str, ...], storage: str, notify: str | None, **run: Any) -> None:  # noqa: ANN401
     """Resume an interrupted sweep, or extend a finished one with more trials (--set search.trials=N).
 
-    The noise, the data and the cap do not change, so additional trials can only use the unspent part of the cap. With
-    `noise_multiplier: auto`, the planned trials use up the whole cap, unless some of their steps are not taken, for
-    example after pruning.
+    The noise, the data and the cap do not change, so additional trials can only use what is left of the cap. With
+    `noise_multiplier: auto`, only pruned and stopped trials leave something.
     """
     from tuner.runner.commands import RunOptions, resume_sweep
     from tuner.sweep.folder import find_sweep

@@ -186,10 +186,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "`search.rungs`, train longer, or write fewer levels.",
         "promotion-steps": "A level (value in the list `promote`) would last at most one step. Train longer, or write "
         "fewer levels.",
-        "pruner-unknown": "No pruner has this name. docs/experiment.md lists the pruners.",
+        "pruner-unknown": "No pruner has this name. The page of keys in the built site lists the pruners.",
         "sampler-not-secret": "A sealed search needs candidates that nobody can predict. Use the sampler `random` or "
         "`bounded`.",
-        "sampler-unknown": "No sampler has this name. docs/experiment.md lists the samplers.",
+        "sampler-unknown": "No sampler has this name. The page of keys in the built site lists the samplers.",
         "search-option-invalid": "Optuna refuses an option. The page of keys in the built site lists all options.",
         "study-direction": "The stored study maximises its score but the experiment minimises it, or the reverse. "
         "Start a new sweep with another name.",

@@ -182,8 +182,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "`privacy.epsilon` or `delta`, or ask the owner for a larger cap.",
         "records-not-admitted": "The ledger may hold the records as private, or the owner has not entered them. Which "
         "of the two is not told, because the answer would tell about records. The owner can enter a public file with "
-        "`tune budget public`, a new private data set with `tune budget set`, or give up the total with "
-        "`tune run --void-total`.",
+        "`tune budget public` and a new private data set with `tune budget set`. `tune run --void-total` runs the "
+        "search all the same, and voids the guarantee for all searches together.",
         "records-known-private": "Records, or a name, that the ledger holds as private cannot be entered as public.",
         "blocks-differ": "A table is searched either whole or by blocks, so that each record has one total. "
         "Search it as before.",

@@ -13,7 +13,7 @@ from typing import Any
 from tuner.errors import TrackingError
 from tuner.passwords import hide_password
 from tuner.recorder import mlflow_store as store
-from tuner.recorder.shipper import Shipper
+from tuner.recorder.shipper import RECORDS_A_CALL, Shipper
 
 __all__ = ["SendStatus", "Sender", "drain"]
 
@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 FIRST_RETRY_SECONDS = 0.5
 LAST_RETRY_SECONDS = 30.0
 _ATTEMPTS = 3
+_TOGETHER_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,8 +128,8 @@ class Sender:
             else:
                 delay = FIRST_RETRY_SECONDS
                 self._note("", failures=self._failures)
-                if count == 0:
-                    self._pause(None)
+                # Records of one second share their requests, which take the time of the driver.
+                self._pause(None if count == 0 else _TOGETHER_SECONDS if count < RECORDS_A_CALL else 0.0)
 
     def _note(self, problem: str, *, failures: int) -> None:
         with self._changed:

@@ -19,7 +19,7 @@ from tuner.recorder.spool import Acknowledgement, SpoolLine, read_spool
 if TYPE_CHECKING:
     from filelock import FileLock
 
-__all__ = ["SPOOL", "Shipper"]
+__all__ = ["RECORDS_A_CALL", "SPOOL", "Shipper"]
 
 SPOOL = "spool.jsonl"
 _TAG_SWEEP = "dp_tuner.sweep"
@@ -28,6 +28,9 @@ _PARENT = ""  # trial id in records of the parent run
 _METRICS_A_REQUEST = 800  # MLflow accepts 1000 items in a request, at most 100 parameters and 100 tags
 _OTHERS_A_REQUEST = 100
 _REFUSALS = frozenset({"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "INVALID_STATE"})
+
+
+RECORDS_A_CALL = 500
 
 
 @dataclass
@@ -61,6 +64,7 @@ class Shipper:
         self._header: dict[str, Any] = {}
         self._experiment = ""
         self._runs: dict[str, str] = {}
+        self._created: set[str] = set()  # by this process, and not ended since
         self._offset = 0
         self.sent = 0
         self.refused = 0
@@ -69,7 +73,7 @@ class Shipper:
         """Return the number of unacknowledged records."""
         return sum(1 for _ in read_spool(self._spool, start=self._offset))
 
-    def ship(self, limit: int = 500) -> int:
+    def ship(self, limit: int = RECORDS_A_CALL) -> int:
         """Send up to `limit` records, and return how many were sent or refused.
 
         Raises:
@@ -182,10 +186,12 @@ class Shipper:
             self._client.log_inputs(run, datasets=[_data(record["data"])])
         if kind in ("sweep_started", "trial_started"):
             self._log(run, pending)
-            self._client.update_run(run, status="RUNNING")
+            if run not in self._created:  # a new run is running already
+                self._client.update_run(run, status="RUNNING")
         elif kind in ("trial_finished", "sweep_finished"):
             self._log(run, pending)
             self._client.set_terminated(run, status=record["status"], end_time=record["t"])
+            self._created.discard(run)
 
     def _without_changed_parameters(self, run: str, record: dict[str, Any]) -> dict[str, Any]:
         """If a resumed sweep changed a parameter, record it as a tag. MLflow refuses to change a parameter."""
@@ -265,8 +271,11 @@ class Shipper:
                 name = f"{self._header['params'].get('name', 'trial')} {int(record['number']):03d}"
         else:
             name = str(self._header["sweep"])
-        run = self._client.create_run(self._experiment, start_time=record["t"], tags=tags, run_name=name)
-        return str(run.info.run_id)
+        run = str(
+            self._client.create_run(self._experiment, start_time=record["t"], tags=tags, run_name=name).info.run_id
+        )
+        self._created.add(run)
+        return run
 
 
 def _metrics(record: dict[str, Any]) -> list[Any]:

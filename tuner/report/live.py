@@ -56,7 +56,8 @@ class LiveView:
     are charged between reports. If the budget cannot be read, the table shows the last reading and says so.
 
     Args:
-        budget_view: returns the current budget of the search; None for a sweep that is not private.
+        budget_view: returns the current budget of the search, whose ε may be an upper bound (`odometer.read_search`);
+            None for a sweep that is not private.
         searched: names of the parameters to show; if empty, those that differ between trials.
         earlier: the trials that ran before the sweep was resumed.
         note: returns a line to show under the bars, or an empty text.

@@ -101,7 +101,7 @@ def run_open(
                     trials=plan.trials,
                     metric=metric.name,
                     mode=metric.mode,
-                    budget_view=budget.view if budget else None,
+                    budget_view=partial(budget.view, live=True) if budget else None,
                     searched=plan.searched,
                     earlier=_trials(study, prepared),
                     note=lambda: f"MLflow: {recorder.status()}",

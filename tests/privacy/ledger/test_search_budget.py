@@ -179,13 +179,15 @@ def test_no_number_that_is_shown_of_leased_steps_is_infinite(ledger: Ledger, mon
     assert not isfinite(budget.trial_epsilon("a", 6))
 
 
-def test_each_process_opens_the_ledger_for_itself(ledger: Ledger, search: str) -> None:
+def test_each_process_opens_the_ledger_for_itself_and_once(
+    ledger: Ledger, search: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger.reserve(search, "a", 10)
     charge = LedgerCharge(ledger.url, search, "a")
     charge.lease(1, **MECHANISM.body())
     first = charge._ledger()
-    assert charge._ledger() is first
-    charge._opened = (os.getpid() + 1, first)  # as after a fork
+    assert charge._ledger() is LedgerCharge(ledger.url, search, "b")._ledger() is first
+    monkeypatch.setattr(os, "getpid", lambda: 0)  # as after a fork
     assert charge._ledger() is not first
     assert charge.leased() == 1
 

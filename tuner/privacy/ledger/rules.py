@@ -118,8 +118,8 @@ def _cap(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
     if order != before and state.committed.searches:
         raise BudgetRefusedError(
             "cap-order-fixed",
-            f"The Rényi order of the cap of {state.dataset!r} is {before!r} and cannot become {order!r}, because "
-            "searches count against the cap. Keep the order.",
+            f"Searches already count against the cap of {state.dataset!r}, so its Rényi order ({before or 'none'}) "
+            f"cannot be changed (to {order or 'none'}). Keep the order.",
         )
     return replace(state, cap=DatasetCap(data["epsilon"], data["delta"], order, units))
 

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from trainables.charge import leases_to_the_end
@@ -158,7 +159,7 @@ class SearchBudget:
 
     def charge_for(self, trial: str) -> LedgerCharge:
         """Return the object with which a trial leases its steps and scores. It can be pickled."""
-        return LedgerCharge(self._ledger.url, self.search, trial)
+        return LedgerCharge(self._ledger.url, self.search, trial, ledger=self._ledger)
 
     def outstanding(self) -> dict[str, Reserved]:
         """Return the steps and scores that each unsettled trial has reserved and not yet leased.
@@ -204,9 +205,9 @@ class SearchBudget:
             parts[_mechanism_of(state, trial)] += taken
         return read_steps(parts, state.delta).epsilon
 
-    def view(self, *, compose: bool = True) -> BudgetView:
-        """Return the spent, reserved and remaining budget. The first call after a lease composes all steps again."""
-        return self.read().view(compose=compose)
+    def view(self, *, live: bool = False, compose: bool = True) -> BudgetView:
+        """Return the spent, reserved and remaining budget. The options are those of `odometer.read_search`."""
+        return self.read().view(live=live, compose=compose)
 
 
 @dataclass(frozen=True)
@@ -241,12 +242,13 @@ class BudgetReading:
 class LedgerCharge:
     """Object with which one trial charges its steps and scores to a ledger.
 
-    It can be pickled and used after a fork, because each process opens the existing ledger by its absolute URL.
+    It can be pickled and used after a fork, because another process opens the existing ledger by its absolute URL, once
+    for all trials: opening a ledger verifies all its entries. In this process it uses `ledger`, if given.
     """
 
-    def __init__(self, url: str, search: str, trial: str) -> None:
+    def __init__(self, url: str, search: str, trial: str, *, ledger: Ledger | None = None) -> None:
         self.url, self.search, self.trial = url, search, trial
-        self._opened: tuple[int, Ledger] | None = None
+        self._opened = None if ledger is None else (os.getpid(), ledger)
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
         """Charge `steps` steps durably, before the trial takes them. After an error the trial may not take them.
@@ -279,11 +281,16 @@ class LedgerCharge:
 
     def _ledger(self) -> Ledger:
         if self._opened is None or self._opened[0] != os.getpid():
-            self._opened = (os.getpid(), Ledger.open(self.url, create=False))
+            self._opened = (os.getpid(), _opened(self.url, os.getpid()))
         return self._opened[1]
 
     def __reduce__(self) -> tuple[type[LedgerCharge], tuple[str, str, str]]:
         return type(self), (self.url, self.search, self.trial)
+
+
+@lru_cache(maxsize=1)
+def _opened(url: str, _process: int) -> Ledger:
+    return Ledger.open(url, create=False)
 
 
 def _mechanism(ask: Asked) -> SampledGaussian | None:

@@ -49,7 +49,7 @@ def _of_steps(subject: Subject) -> list[Assumption]:
         (
             f"one {unit} moves the clipped sum by at most C",
             _ENGINE if _comes_with_us(subject) else _ASSUMED,
-            f"{clipped}; this needs the next two assumptions",
+            f"{clipped}; it holds only if the next two assumptions do",
         ),
         *_of_probes(subject),
         *_of_code(subject),
@@ -66,9 +66,9 @@ def _of_votes(subject: Subject) -> list[Assumption]:
         (
             "one record moves the votes of at most one teacher",
             _ASSUMED,
-            "each record must have trained one teacher only, and without it all others must keep their teachers; "
-            "neither the settings of the teachers nor those of the votes may follow from other records or from the "
-            "votes; the votes come as a file, so this is not checked",
+            "each record must have trained one teacher only, and removing it must move no other record to another "
+            "teacher; neither the settings of the teachers nor those of the votes may depend on other records or on "
+            "the votes; the votes come as a file, so this is not checked",
         ),
         (
             "a teacher has one vote on each input",

@@ -81,9 +81,7 @@ CLAIM = CardSection(
             "readers against whom the guarantee protects (analysts see what is shown, the operator sees everything)"
         ),
         "mode": Field("how trials are charged", lambda name: _MODES.get(name, plain(name))),
-        "law_of_the_number_of_runs": Field(
-            "distribution of the number of trials (the number is random and hidden, so that ε is lower)"
-        ),
+        "law_of_the_number_of_runs": Field("distribution of the random, hidden number of trials"),
         "accounting": Field("how ε is computed"),
     },
 )

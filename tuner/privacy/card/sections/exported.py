@@ -85,7 +85,7 @@ WINNER = CardSection(
         "starts_from": Field("weights at its start"),
         "sample_rate": Field("sample rate (probability that a unit is in a batch)"),
         "noise_multiplier": Field("noise multiplier (standard deviation of the noise, in units of the clipping norm)"),
-        "releases": Field("releases of a step, which together cost what one with this noise multiplier costs"),
+        "releases": Field("what a step releases, all of it at the cost of one release with this noise multiplier"),
         "steps": Field("charged steps"),
         "single_run_epsilon": Field("ε of these steps"),
         "at_delta": Field("at δ"),

@@ -82,7 +82,7 @@ def _naming(search: SearchState) -> str:
 
 def _rule(state: DatasetState) -> str:
     if state.cap is None:
-        return "none: the owner has set no cap; the (ε, δ) of all searches add up"
+        return "there is no cap, so the (ε, δ) of all searches add up"
     if state.cap.order is None:
         return "the sum of the searches' (ε, δ) stays within the cap"
     return (

@@ -33,7 +33,7 @@ RECORDS = CardSection(
         "public_size": Field("number of units (records or users) that the accounting uses"),
         "public_size_is_public": Field("whether this number is public"),
         "records_per_user": Field("largest number of records of one user in a step (contribution bound)"),
-        "division": Field("what the total for one user, over all searches, rests on"),
+        "division": Field("basis of the total for one user, over all searches"),
         "preprocessing": Field("preprocessing"),
     },
 )
