@@ -204,7 +204,8 @@ class Categorical:
 
     def __post_init__(self) -> None:
         if not isinstance(self.options, tuple) or not self.options:
-            raise DomainError("choice-invalid", "a choice needs a list of at least one option", as_yaml(self.options))
+            rule, fix = "a choice needs a list of at least one option", "Write `{choice: [a, b]}`."
+            raise DomainError("choice-invalid", rule, as_yaml(self.options), fix)
         for option in self.options:
             if not (isinstance(option, str | bool) or is_number(option)):
                 raise DomainError(

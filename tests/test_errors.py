@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 import errno
+import importlib
 import inspect
 import json
 import os
 import pickle
+import sys
+import warnings
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,7 +22,7 @@ from errors_helper import raises_code
 import search_spaces.errors
 import trainables.errors
 import tuner.errors
-from tuner.cli.app import cli
+from tuner.cli.app import cli, without_socks_warning
 from tuner.error_codes import EXIT_CODES, EXPLANATIONS, code_list, explain
 from tuner.errors import (
     ExperimentError,
@@ -109,7 +113,7 @@ def test_errors_survive_another_process(error: TunerError) -> None:
 def test_explain_shows_one_code_with_its_exit_code() -> None:
     said = CliRunner().invoke(cli, ["explain", "[sweep-running]"])
     assert said.exit_code == 0
-    assert "sweep-running (exit code 1" in said.stdout
+    assert "sweep-running (exit code 2" in said.stdout
     assert EXPLANATIONS["sweep-running"] in said.stdout
     as_json = json.loads(CliRunner().invoke(cli, ["explain", "interrupted", "--json"]).stdout)
     assert as_json == explain("interrupted")
@@ -132,7 +136,26 @@ def test_explain_suggests_the_nearest_code() -> None:
 def test_errors_of_the_command_line_have_a_code(words: list[str]) -> None:
     said = CliRunner().invoke(cli, words)
     assert said.exit_code == 2
-    assert said.stderr.rstrip().endswith("[usage]")
+    command = "tune" if words == ["pan"] else f"tune {words[0]}"
+    assert said.stderr.startswith("error: ")
+    assert said.stderr.endswith(f" Options and arguments: {command} --help [usage]\n")
+    assert said.stderr.count("\n") == 1
+
+
+def test_a_warning_about_socks_is_hidden_also_without_the_filter_of_requests() -> None:
+    """Without PySocks, the module warns when it is imported. Requests' own filter is taken away, as a thread may do."""
+    if find_spec("socks") is not None:
+        pytest.skip("PySocks is installed, so nothing warns")
+    seen = []
+    for hide in (lambda: None, without_socks_warning):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            hide()
+            sys.modules.pop("urllib3.contrib.socks", None)
+            with pytest.raises(ImportError):
+                importlib.import_module("urllib3.contrib.socks")
+        seen.append(len(caught))
+    assert seen == [1, 0]
 
 
 @pytest.mark.parametrize(

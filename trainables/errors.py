@@ -236,7 +236,7 @@ EXPLANATIONS: dict[str, str] = {
         "Your own data must be one npz file with x_train, y_train, x_test and y_test, without pickled objects. Write "
         "it with numpy.savez."
     ),
-    "own-file-missing": "There is no file at dataset.path. Check the path.",
+    "own-file-missing": "There is no file of records at this path. Correct the path.",
     "own-file-arrays": "An array of your own file has a wrong shape, type or value. Change it as the message says.",
     # the loss around a model
     "records-empty": "The loss needs at least one record, and a label for each record.",

@@ -96,7 +96,9 @@ def _user_model(name: str, style: _Style) -> nn.Module:
         function = getattr(import_module(module_name), function_name)
     except (ImportError, AttributeError, ValueError) as error:
         raise HyperparameterError(
-            "model-not-importable", f"The model {name!r} cannot be imported as package.module:function ({error})."
+            "model-not-importable",
+            f"The model {name!r} cannot be imported as package.module:function ({error}). Correct the name, or put the "
+            "module into the current folder.",
         ) from error
     module = function(input_shape=style.input_shape, classes=style.classes)
     if not isinstance(module, nn.Module):

@@ -75,7 +75,9 @@ def own_function(name: str) -> Callable[..., object]:
         found = getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
         raise HyperparameterError(
-            "method-not-importable", f"The method {name!r} cannot be imported as package.module:function ({error})."
+            "method-not-importable",
+            f"The method {name!r} cannot be imported as package.module:function ({error}). Correct the name, or put "
+            "the module into the current folder.",
         ) from error
     if not callable(found):
         raise HyperparameterError("method-stages-invalid", f"{name} must be a function (got {type(found).__name__}).")

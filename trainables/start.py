@@ -67,7 +67,8 @@ def read_start(path: str, *, sha256: str | None = None) -> StartFile:
         raw = Path(path).read_bytes()
     except OSError as error:
         raise HyperparameterError(
-            "start-unreadable", f"`start` must be a file that can be read (got {path}: {error.strerror})."
+            "start-unreadable",
+            f"The file of weights {path} cannot be read ({error.strerror}). Correct the path or its permissions.",
         ) from error
     found = hashlib.sha256(raw).hexdigest()
     if sha256 not in (None, found):
@@ -82,7 +83,8 @@ def read_start(path: str, *, sha256: str | None = None) -> StartFile:
     except (SafetensorError, ValueError, KeyError) as error:  # KeyError: a type that torch does not have
         raise HyperparameterError(
             "start-unreadable",
-            f"`start` must be a safetensors file (got {path}: {error}). Write one with safetensors.torch.save_file.",
+            f"The file of weights must be a safetensors file (got {path}: {error}). Write one with "
+            "safetensors.torch.save_file.",
         ) from error
     return StartFile(sha256=found, metadata=header.get("__metadata__") or {}, weights=weights)
 

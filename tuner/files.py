@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from tuner.errors import InputError
+
 if TYPE_CHECKING:
     from filelock import FileLock
 
@@ -22,6 +24,7 @@ __all__ = [
     "is_locked",
     "lock_open_file",
     "replacing",
+    "require_page_path",
     "take_lock",
     "write_json",
     "write_text",
@@ -65,6 +68,16 @@ def write_text(path: Path, text: str, *, mode: int = 0o666) -> None:
 def write_json(path: Path, values: object) -> None:
     """Write a JSON file atomically."""
     write_text(path, json.dumps(values, indent=2))
+
+
+def require_page_path(out: Path) -> None:
+    """Raise an InputError if no page can be written to this path: it is a folder, or its folder does not exist."""
+    if out.is_dir() or not out.parent.is_dir():
+        raise InputError(
+            "output-path-invalid",
+            f"Cannot write the page to {out}: it is a folder, or its folder does not exist. Name a file in a folder "
+            "that exists.",
+        )
 
 
 def file_lock(path: Path) -> FileLock:

@@ -121,7 +121,7 @@ def test_a_report_is_a_page_and_a_folder_that_is_not_there_an_error(look: Tune, 
     assert "<h2>ε spent</h2>" in page
     assert "Curve of" not in page
     assert look("show", "tiny", "--json").json["curves"] == []
-    assert "[system-error]" in look("report", "tiny", "--out", str(tmp_path / "no" / "page.html"), code=1).err
+    assert "[output-path-invalid]" in look("report", "tiny", "--out", str(tmp_path / "no" / "page.html"), code=2).err
 
 
 def test_a_tracking_server_that_is_down_stops_nothing_and_gets_everything_later(tune: Tune) -> None:
@@ -129,7 +129,7 @@ def test_a_tracking_server_that_is_down_stops_nothing_and_gets_everything_later(
     assert "tune sync tiny" in said.text
     assert tune.mlflow_runs() == []
     assert "tune sync" in tune("sync", "tiny", code=1).err
-    assert "tracking.uri" in tune("sync", "tiny", "--uri", "nowhere", code=2).err
+    assert "[tracking-uri-invalid]" in tune("sync", "tiny", "--uri", "nowhere", code=2).err
     exported = tune("export", "tiny", "--json").json
     assert "tune sync" in exported["tracking"]
     here = ("--uri", "sqlite:///runs/mlflow.db")

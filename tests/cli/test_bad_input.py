@@ -1,15 +1,15 @@
-"""Wrong input: one error and exit code 2, before a folder, a run or an entry of the ledger is made."""
+"""Starts that are refused, in more than one command, and the damage that stops everything; see also the formal list."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from command_fakes import Tune
 
 from trainables.training import PrivateTraining
+from tuner.sweep import own_machine
 
 
 def refused(tune: Tune, *words: str) -> str:
@@ -20,51 +20,6 @@ def refused(tune: Tune, *words: str) -> str:
     assert tune.sweeps == []
     assert tune.mlflow_runs() == []
     return said.err
-
-
-PROMOTED = {"R": {"log_uniform": [0.5, 2.0]}, "K": {"promote": [1, 3, 10]}, "learning_rate": 0.5}
-CASES: dict[str, tuple[dict[str, object], str]] = {
-    "a value of the file": ({"privacy__epsilon": float("nan")}, "privacy.epsilon"),
-    "a data set that is not there": ({"dataset__name": "mnist"}, "mnist"),
-    "a user's model that is not there": ({"trainable__model": "no_such_module:build"}, "no_such_module"),
-    "a precision that the model cannot have": (
-        {"trainable__model": "own_models:Scaled", "trainable__precision": "bfloat16"},
-        "[mixed-precision-unsupported]",
-    ),
-    "a word for a sampler's number": ({"search__sampler": {"name": "tpe", "n_startup_trials": "x"}}, "tpe"),
-    "a trial too short for its levels": (
-        {"trainable__method": "dplis", "search__space": PROMOTED, "search__rungs": 4, "trainable__epochs": 0.3},
-        "[promotion-steps]",
-    ),
-    "a regression with protected scores": (
-        {
-            "dataset": {"name": "regression_1d", "validation": {"fraction": 0.2, "protected": True}},
-            "trainable__task": "regression",
-            "search__metric": {"name": "validation_loss", "mode": "min"},
-        },
-        "[metric-not-protectable]",
-    ),
-    "several workers in one process": ({"resources__workers_per_trial": 2}, "[workers-local]"),
-    "a folder for MLflow": ({"tracking__uri": "runs/mlflow"}, "tracking.uri"),
-    "a server without a host": ({"tracking__uri": "http://"}, "tracking.uri"),
-    "a server with a port that is none": ({"tracking__uri": "http://host:99999"}, "tracking.uri"),
-    "a tracking server with a password": (
-        {"tracking__uri": "http://me:secret@host:5000"},
-        "[tracking-uri-password]",
-    ),
-    "a ledger with a password": ({"ledger": "postgresql://me:secret@host/db"}, "[ledger-url-password]"),
-    "a storage that is a file": ({"storage": "tiny.yaml"}, "storage"),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_one_error_and_nothing_started(bare: Tune, case: str, tmp_path: Path) -> None:
-    changes, names = CASES[case]
-    (tmp_path / "empty").mkdir()
-    error = refused(bare, bare.write(**changes), "--data-dir", "empty")
-    assert names in error
-    assert error.count("error:") == 1
-    assert "secret" not in error
 
 
 @pytest.mark.parametrize(
@@ -150,3 +105,23 @@ def test_trials_that_all_fail_end_the_sweep_with_one(tune: Tune, monkeypatch: py
     state = tune.search_state(tune.sweeps[0].name)
     assert (state.leased_steps, state.status) == (3 * 10, "open"), "charged whole: no count tells at which step it was"
     assert {run.info.status for run in tune.mlflow_runs()} == {"FAILED"}
+
+
+def test_a_plan_for_gpus_is_made_on_a_machine_without_one(bare: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be for a cluster, so it is a warning at the line of the file, and only a run here is refused."""
+    monkeypatch.setattr(own_machine, "_gpus", lambda: 0)
+    file = bare.write(resources__gpus_per_trial=1)
+    number = (bare.folder / file).read_text().splitlines().index("  gpus_per_trial: 1") + 1
+    planned = bare("plan", file, "--json").json
+    (warning,) = (each for each in planned["warnings"] if "GPU" in each)
+    assert warning.startswith(f"{file}:{number}: resources.gpus_per_trial: one trial needs 1 GPU")
+    assert planned["wall_time_seconds"] is None
+    assert f"error: {file}:{number}: resources.gpus_per_trial: " in bare("run", file, "--local", code=2).err
+
+
+def test_a_plan_and_a_check_tell_of_public_records_that_are_not_there(bare: Tune) -> None:
+    public = {"name": "open", "path": "open.npz", "public_size": 900}
+    file = bare.write(privacy__accounting="public", search__public=public)
+    (said,) = (each for each in bare("plan", file, "--no-timing", "--json").json["warnings"] if "open.npz" in each)
+    assert said.startswith("only a run needs the public records")
+    assert said in bare("validate", file).err

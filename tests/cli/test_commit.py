@@ -42,6 +42,10 @@ def test_the_committed_run_is_charged_as_what_it_is_and_is_what_is_released(tune
     assert charged == {row["id"]: ((committing, STEPS) if row["committed"] else (searching, SHORT)) for row in rows}
     assert tune.search_state(said["sweep"]).validation.leased_steps == 4 * 2
 
+    status = tune("status", "tiny", "--json").json["sweeps"][0]
+    assert (status["trials"], status["committed_run"]) == ({"planned": 3, "complete": 3}, "complete")
+    assert "3 planned, 3 complete; committed run complete" in tune("status", "tiny").text
+
     tune("export", "tiny")
     folder = tune.folder / "exports" / "tiny"
     card = json.loads((folder / "privacy_card.json").read_text())

@@ -285,7 +285,7 @@ def test_a_run_far_from_the_shipped_prior_has_no_price_to_be_beaten() -> None:
     rows = {each.candidate: each for each in compared.rows}
     assert compared.best == "prior"
     assert rows["prior"].price is None
-    assert "far from the shipped prior" in rows["prior"].unmeasured
+    assert "far from the recommended one" in rows["prior"].unmeasured
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import sys
+import threading
 
 import pytest
 from report_fakes import report, row
 from screens import shown
 
+from tuner.report import text
 from tuner.report.text import PlanTable, PlanText, console, plan_panel, summary
 
 
@@ -86,3 +89,27 @@ def test_a_pipe_is_wide_and_a_terminal_is_what_it_is(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert console().width == 70
     assert console(quiet=True).quiet
+
+
+class Screen(io.StringIO):
+    """Standard error, as a terminal or as a pipe."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self.terminal, self.written = terminal, threading.Event()
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+    def flush(self) -> None:
+        self.written.set()
+
+
+def test_a_long_command_gives_a_sign_of_life_to_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for patience, terminal, says in ((0.0, True, "planning …\n"), (0.0, False, ""), (3600.0, True, "")):
+        screen = Screen(terminal=terminal)
+        monkeypatch.setattr(sys, "stderr", screen)
+        monkeypatch.setattr(text, "_PATIENCE", patience)
+        with text.sign_of_life("planning"):
+            screen.written.wait(timeout=60 if says else 0.1)
+        assert screen.getvalue() == says

@@ -19,6 +19,7 @@ import numpy as np
 
 from trainables.data.images import KEYS, Arrays
 from trainables.errors import DatasetError
+from trainables.suggestions import meant, near_files
 from trainables.tasks import BINARY, CLASSIFICATION, REGRESSION
 
 __all__ = [
@@ -78,7 +79,8 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
         with zipfile.ZipFile(path) as file:
             yield file
     except FileNotFoundError as error:
-        raise DatasetError("own-file-missing", f"There is no file {path}. Correct dataset.path.") from error
+        found = meant(near_files(path, kinds=(".npz",)))
+        raise DatasetError("own-file-missing", f"There is no file {path}.{found} Correct the path.") from error
     except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         # Only the error's class is reported, because the message may quote the private file.
         raise DatasetError(

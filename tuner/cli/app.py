@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from trainables.suggestions import meant, near
 from tuner import __version__
 from tuner.cli import audit, checks, landscape, plan, search, sweeps
 from tuner.cli.budget import tune_budget
@@ -17,7 +19,7 @@ from tuner.errors import InputError, SweepInterrupted, TunerError, disk_full, is
 from tuner.passwords import hide_password
 from tuner.signals import end_as_ctrl_c, exit_code
 
-__all__ = ["cli", "main"]
+__all__ = ["cli", "main", "without_socks_warning"]
 
 
 class Commands(click.Group):
@@ -40,10 +42,8 @@ class Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            close = difflib.get_close_matches(args[0], [*self.commands, *RAY], n=1)
-            if close:
-                raise click.UsageError(f"{error.message} Did you mean {close[0]!r}?", ctx) from error
-            raise
+            close = near(args[0], [*self.commands, *RAY])
+            raise click.UsageError(f"{error.message}{meant(close)}", ctx) from error
 
     def main(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - click's signature
         """Run the program. An expected error becomes one message on standard error and an exit code."""
@@ -52,9 +52,11 @@ class Commands(click.Group):
 
         try:
             answer = super().main(*args, **{**kwargs, "standalone_mode": False})
-        except click.ClickException as error:
-            _show(error)
+        except click.exceptions.NoArgsIsHelpError as error:  # it is the help page
+            error.show()
             sys.exit(error.exit_code)
+        except click.ClickException as error:
+            _fail(_usage(error, kwargs.get("args", args[0] if args else None)), InputError.exit_code)
         except (click.Abort, KeyboardInterrupt):
             _fail(SweepInterrupted("interrupted", "interrupted"), exit_code())
         except SweepInterrupted as error:
@@ -78,11 +80,15 @@ def _fail(error: Exception, code: int) -> None:
     sys.exit(code)
 
 
-def _show(error: click.ClickException) -> None:
-    """Print a click error in click's format. Our error code ``usage`` is added at the end of the message."""
-    if not isinstance(error, click.exceptions.NoArgsIsHelpError):  # that error is the help page
-        error = click.UsageError(f"{error.format_message()} [usage]", getattr(error, "ctx", None))
-    error.show()
+def _usage(error: click.ClickException, given: Sequence[str] | None) -> InputError:
+    """Return click's error in our form: what is wrong, and which command lists the options. `given` are the words."""
+    said = error.format_message()
+    if isinstance(error, click.NoSuchOption):
+        said = f"No such option {error.option_name!r}.{meant(error.possibilities or ())}"
+    context = getattr(error, "ctx", None)
+    first = [word for word in (sys.argv[1:] if given is None else given)[:1] if word in cli.commands]
+    command = " ".join(["tune", *(first if context is None else context.command_path.split()[1:])])
+    return InputError("usage", f"{said}{'' if said[-1:] in '.?!' else '.'} Options and arguments: {command} --help")
 
 
 @click.group(
@@ -129,7 +135,17 @@ for _command in (  # in the order of the help page
     cli.add_command(_command)
 
 
+def without_socks_warning() -> None:
+    """Hide the warning of urllib3 that PySocks is not installed, which MLflow's import of requests would show.
+
+    Requests hides it by a filter of its own. That filter is lost if another thread leaves a block of
+    `warnings.catch_warnings` meanwhile, and MLflow is imported in a thread.
+    """
+    warnings.filterwarnings("ignore", message="SOCKS support in urllib3")
+
+
 def main() -> None:
     """Run the program: the entry point of `tune`, `dp-tune` and `python -m tuner`."""
     end_as_ctrl_c()
+    without_socks_warning()
     cli.main(prog_name="tune")

@@ -20,7 +20,7 @@ def _answers(command: Callable[..., tuple[dict[str, Any], str]]) -> Callable[...
     The user may write these options before or after the subcommand's name.
     """
 
-    @click.option("--ledger", help="The ledger with the budgets of the data sets.")
+    @click.option("--ledger", metavar="URL", help="The ledger with the budgets of the data sets: see tune budget -h.")
     @json_option
     @click.pass_context
     def called(ctx: click.Context, /, ledger: str | None, as_json: bool, **arguments: Any) -> None:  # noqa: ANN401
@@ -35,9 +35,11 @@ def _answers(command: Callable[..., tuple[dict[str, Any], str]]) -> Callable[...
 )
 @click.option(
     "--ledger",
+    metavar="URL",
     envvar="DP_TUNER_LEDGER",
-    help="The ledger with the budgets of the data sets: a file, or postgresql://user@host/database. Default: "
-    "dp-tuner/ledger.db in $XDG_DATA_HOME or ~/.local/share.",
+    help="The ledger with the budgets of the data sets: sqlite:///my.db for the file my.db in this folder, "
+    "sqlite:////srv/my.db for /srv/my.db, or postgresql://user@host/database. Default: dp-tuner/ledger.db in "
+    "$XDG_DATA_HOME or ~/.local/share.",
 )
 @json_option
 @click.pass_context

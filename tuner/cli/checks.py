@@ -13,11 +13,13 @@ __all__ = ["tune_doctor", "tune_explain", "tune_verify"]
 
 
 @click.command("verify", short_help="Check a privacy card against its ledger: yes or no.")
-@click.argument("card", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("card", type=click.Path(path_type=Path))
 @click.option(
     "--ledger",
+    metavar="URL",
     envvar="DP_TUNER_LEDGER",
-    help="The card's ledger (default: the ledger that the experiment file next to the card names).",
+    help="The card's ledger, for example sqlite:////srv/ledger.db (default: the ledger that the experiment file next "
+    "to the card names).",
 )
 @json_option
 def tune_verify(card: Path, ledger: str | None, as_json: bool) -> None:

@@ -105,8 +105,8 @@ def tune_train(file: str, overrides: tuple[str, ...], out: Path | None, **run: A
 @click.option(
     "--by",
     type=click.Choice(["curve", "score"]),
-    help="Choose the trial by its score (default) or by the fitted curve. The curve needs a unimodal search whose "
-    "assumption of a single maximum was not rejected. The default is the committed run if one follows the search.",
+    help="How to choose the trial: `score` takes the best score, `curve` the top of the fitted curve of a unimodal "
+    "search, unless its scores contradict a single top. Default: the committed run if there is one, else `score`.",
 )
 @storage_option
 @data_option

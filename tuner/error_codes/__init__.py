@@ -41,7 +41,7 @@ def explain(code: str) -> dict[str, Any]:
     code = code.strip("[] ")
     if code not in EXPLANATIONS:
         near = difflib.get_close_matches(code, EXPLANATIONS, n=1, cutoff=0.0)[0]
-        raise InputError("unknown-code", f"No error has the code {code!r}. The most similar code is {near!r}.")
+        raise InputError("unknown-code", f"No error has the code {code!r}. Did you mean {near!r}?")
     exit_code = EXIT_CODES[code]
     return {"code": code, "exit_code": exit_code, "family": _FAMILIES[exit_code], "explanation": EXPLANATIONS[code]}
 

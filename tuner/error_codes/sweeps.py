@@ -14,8 +14,6 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "the program again.",
         "internal-error": "dp-tuner has a bug; your input is not the cause. Please report the command and the whole "
         "message. Charged steps stay charged.",
-        "sweep-running": "Another process is running this sweep. Two processes would train and charge the same trials "
-        "twice. Wait for the other process to end, or stop it with `tune stop NAME`.",
         "sweep-file-unreadable": "A file of the sweep is missing or damaged. Restore it from a copy.",
         "sweep-files-changed": "The files of the sweep contradict each other. Restore them from a copy.",
         "ledger-behind": "The ledger is older than the sweep, or another ledger: it lacks an entry that the sweep has "
@@ -83,6 +81,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "created or written. Choose another folder or change its permissions.",
         "sweep-not-found": "The storage folder has no such sweep. `tune ls` lists all sweeps. `--storage` chooses "
         "another folder.",
+        "sweep-running": "Another process is running this sweep. Two processes would train and charge the same trials "
+        "twice. Wait for the other process to end, or stop it with `tune stop NAME`.",
         "sweep-incomplete": "dp-tuner was stopped while it created the sweep. Remove the sweep's folder and start "
         "again.",
         "sweep-not-finished": "The command needs a finished sweep. Wait, or resume it with `tune resume NAME`.",

@@ -10,12 +10,13 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from search_spaces.domains import as_yaml
+from trainables.suggestions import meant, near, near_files
 from tuner.errors import ExperimentError, InputError, Problem
 from tuner.experiment import yamlfile
 from tuner.experiment.gates import GATES, Draft
 from tuner.experiment.model import Experiment
 from tuner.experiment.shipped_files import shipped
-from tuner.experiment.wording import broken_rule, nearest
+from tuner.experiment.wording import broken_rule
 from tuner.experiment.yamlfile import Document
 
 __all__ = ["find_file", "load_experiment", "parse_experiment"]
@@ -43,8 +44,9 @@ def find_file(name: str) -> tuple[Path, Literal["local", "shipped"]]:
     if local.parent in (Path(), Path("experiments")) and stem in files:
         return files[stem], "shipped"
     found = "is a folder, not an experiment file" if local.is_dir() else "is neither a file nor a shipped experiment"
-    fix = nearest(f"{stem}.yaml", [f"{each}.yaml" for each in files])
-    raise InputError("experiment-not-found", f"{name} {found}. {fix}")
+    fix = meant([*near_files(local, kinds=(".yaml", ".yml")), *(f"{each}.yaml" for each in near(stem, files))])
+    fix += " `tune ls --shipped` lists the shipped experiments, and `tune init` writes a file to start from."
+    raise InputError("experiment-not-found", f"{name} {found}.{fix}")
 
 
 def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -56,12 +58,15 @@ def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     try:
         size = path.stat().st_size
         if size > _LARGEST_FILE:
-            raise _unreadable(path, f"an experiment file may have at most {_LARGEST_FILE} bytes", f"{size} bytes")
+            rule, fix = f"an experiment file may have at most {_LARGEST_FILE} bytes", "Name an experiment file."
+            raise _unreadable(path, rule, f"{size} bytes", fix)
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _unreadable(path, "the file must be UTF-8 text", f"an invalid byte at {error.start}") from error
+        rule, fix = "the file must be UTF-8 text", "Write the file again as UTF-8."
+        raise _unreadable(path, rule, f"an invalid byte at {error.start}", fix) from error
     except OSError as error:
-        raise _unreadable(path, "the file cannot be read", error.strerror or str(error)) from error
+        fix = "Correct the path or its permissions."
+        raise _unreadable(path, "the file cannot be read", error.strerror or str(error), fix) from error
     return parse_experiment(text, overrides, source=str(path))
 
 
@@ -80,8 +85,9 @@ def parse_experiment(text: str, overrides: Sequence[str] = (), *, source: str = 
     return experiment if experiment.is_auto else experiment.with_space(draft.resolved)
 
 
-def _unreadable(path: Path, rule: str, value: str) -> ExperimentError:
-    return ExperimentError([Problem(code="file-unreadable", where=str(path), key="file", rule=rule, value=value)])
+def _unreadable(path: Path, rule: str, value: str, fix: str) -> ExperimentError:
+    problem = Problem(code="file-unreadable", where=str(path), key="file", rule=rule, value=value, fix=fix)
+    return ExperimentError([problem])
 
 
 def _validate(document: Document) -> tuple[Experiment, set[yamlfile.Path]]:

@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import tuner
+from trainables.suggestions import meant, near
 from tuner.errors import InputError
 
 __all__ = ["copy_shipped", "shipped", "shipped_text", "write_template"]
@@ -95,8 +96,9 @@ def copy_shipped(name: str, destination: Path, *, force: bool) -> Path:
     files = shipped()
     source = files.get(name.removesuffix(".yaml"))
     if source is None:
-        known = ", ".join(path.name for path in files.values())
-        raise InputError("experiment-not-found", f"No shipped experiment is named {name!r}. Choose one of {known}.")
+        close = [f"{each}.yaml" for each in near(name.removesuffix(".yaml"), files)]
+        found = f"No shipped experiment is named {name!r}.{meant(close)}"
+        raise InputError("experiment-not-found", f"{found} `tune ls --shipped` lists them.")
     target = destination / source.name if destination.is_dir() else destination
     _write_new(target, source.read_text(), force=force)
     return target
@@ -118,4 +120,6 @@ def _write_new(path: Path, text: str, *, force: bool) -> None:
     try:
         path.write_text(text)
     except OSError as error:
-        raise InputError("file-not-writable", f"The file {path} cannot be written: {error.strerror}.") from error
+        raise InputError(
+            "file-not-writable", f"The file {path} cannot be written: {error.strerror}. Choose another path."
+        ) from error

@@ -88,7 +88,7 @@ def _noise(value: object) -> object:
     if is_number(value) and value == 0:  # for studies
         return value
     other = ", or a domain such as {choice: [1, 2]}"
-    return _auto_or_number(NOISES, "auto chooses the smallest noise with which the trials fit.", other)(value)
+    return _auto_or_number(NOISES, "Write auto for the smallest noise with which the trials fit.", other)(value)
 
 
 def _auto_or_number(limits: tuple[float, float], fix: str, other: str = "") -> Callable[[object], object]:
@@ -180,6 +180,6 @@ Order = Annotated[
 Rungs = Annotated[int | tuple[float, ...], BeforeValidator(_rungs)]
 ScoreNoise = Annotated[
     Literal["auto"] | float,
-    BeforeValidator(_auto_or_number(NOISES, "auto chooses the smallest noise with which the planned scores fit.")),
+    BeforeValidator(_auto_or_number(NOISES, "Write auto for the smallest noise with which the planned scores fit.")),
 ]
 """Standard deviation of the noise on the number of correct predictions in a protected score."""

@@ -128,7 +128,7 @@ def _unknown_key(path: tuple[str, ...]) -> str:
         least = min(map(len, owners))  # prefers privacy.epsilon to dataset.validation.epsilon
         return f"Did you mean {' or '.join('.'.join((*owner, key)) for owner in owners if len(owner) == least)}?"
     known = ", ".join(_KEYS.get(section, ()))
-    return f"{'.'.join(section) or 'The file'} has the keys {known}." if known else ""
+    return f"{'.'.join(section) or 'The top level'} has the keys {known}." if known else ""
 
 
 def broken_rule(error: Any) -> BrokenRule:  # noqa: ANN401 - pydantic's ErrorDetails
@@ -152,8 +152,10 @@ def broken_rule(error: Any) -> BrokenRule:  # noqa: ANN401 - pydantic's ErrorDet
     if kind == "literal_error":
         words = str(context["expected"]).replace("'", "").replace(" or ", ", ").split(", ")
         one = f"must be {words[0]}" if len(words) == 1 else f"must be one of {', '.join(words)}"
+        if len(words) == 1:
+            return "value-not-allowed", one, f"Write {path[-1]}: {words[0]}."
         value = error["input"]
-        return "value-not-allowed", one, nearest(value, words) if isinstance(value, str) and len(words) > 1 else ""
+        return "value-not-allowed", one, nearest(value, words) if isinstance(value, str) else write
     if kind == "string_pattern_mismatch":
         rule = "must begin with a letter or digit, and have 1 to 63 small letters, digits, dots, dashes or underscores"
         return "name-invalid", rule, f"The sweep's folder has the same name. {write}"

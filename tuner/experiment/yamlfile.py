@@ -44,10 +44,12 @@ class Document:
 
     Attributes:
         source: the file's name as the user gave it.
+        what: what the text is, for messages: the file, or the value of a ``--set`` option.
         values: the file's sections, or None if the file could not be read.
     """
 
     source: str
+    what: str = "the file"
     values: dict[str, Any] | None = None
     _refused: list[tuple[int, Problem]] = field(default_factory=list)
     _options: list[Path] = field(default_factory=list)
@@ -82,12 +84,14 @@ class Document:
         """Add a problem of the key at `path`. `at` is the location to report, by default the location of the key."""
         where, order = at or self._place(path)
         key = ".".join(map(str, path)) or "file"
+        if order >= _FIRST_OPTION and path:  # an option has another form than a line of the file
+            fix = fix.replace(f"Write for example {path[-1]}: ", f"Write for example --set {key}=")
         self._refused.append((order, Problem(code=code, where=where, key=key, rule=rule, value=value, fix=fix)))
 
     def override(self, options: Sequence[str]) -> None:
         """Apply ``--set path.to.key=value`` options in their order. Each value is read as YAML."""
         for number, option in enumerate(options):
-            self._override(option, _Place(f"--set {option}", _FIRST_OPTION + number))
+            self._override(option, _Place(f"--set {' '.join(option.split())}", _FIRST_OPTION + number))
 
     def _line(self, number: int) -> _Place:
         return _Place(f"{self.source}:{number}", number)
@@ -115,10 +119,10 @@ class Document:
             rule, fix = "must stay as exported", "Remove the option. Training again is charged where the records are."
             self.refuse("override-invalid", path, rule, option, fix, at=place)
             return
-        inner = _read(text, source=place.where)
+        inner = _read(text, source=place.where, what="the value")
         if inner.problems:
             problem = inner.problems[0]
-            self.refuse(problem.code, path, f"the value must be YAML: {problem.rule}", text, problem.fix, at=place)
+            self.refuse(problem.code, path, problem.rule, text, problem.fix, at=place)
             return
         section = self.values if self.values is not None else {}
         self.values = section
@@ -156,8 +160,8 @@ def parse(text: str, *, source: str) -> Document:
     return document
 
 
-def _read(text: str, *, source: str) -> Document:
-    document = Document(source=source)
+def _read(text: str, *, source: str, what: str = "the file") -> Document:
+    document = Document(source=source, what=what)
     try:
         if not _is_plain(text, document):
             return document
@@ -166,28 +170,28 @@ def _read(text: str, *, source: str) -> Document:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         lines = text.splitlines()
-        found = lines[line - 1].strip() if line <= len(lines) else "the end of the file"
-        rule, fix = _syntax(error, lines[line - 1] if line <= len(lines) else "")
+        found = lines[line - 1].strip() if line <= len(lines) else f"the end of {what}"
+        rule, fix = _syntax(error, lines[line - 1] if line <= len(lines) else "", what)
         document.refuse("yaml-invalid", (), rule, found[:80] or "an empty line", fix, at=document._line(line))
         return document
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        rule = "the file must be plain text without control characters"
+        rule = f"{what} must be plain text without control characters"
         value = f"character #x{error.character:04x}"
-        document.refuse("yaml-invalid", (), rule, value, at=document._line(line))
+        document.refuse("yaml-invalid", (), rule, value, "Remove the character.", at=document._line(line))
         return document
     if node is not None:
         document.values = _value(node, (), document)
     return document
 
 
-def _syntax(error: yaml.MarkedYAMLError, line: str) -> tuple[str, str]:
+def _syntax(error: yaml.MarkedYAMLError, line: str, what: str) -> tuple[str, str]:
     indent = line[: len(line) - len(line.lstrip())]
     if "\t" in indent or "'\\t'" in str(error.problem):
         return "YAML does not allow indentation with tabs", "Use spaces."
     said = " ".join(part for part in (error.context, error.problem) if part)
     fix = "Put a space after every colon, close every bracket and quote, and quote words that contain : or #."
-    return f"the file must be valid YAML ({said})", fix
+    return f"{what} must be valid YAML ({said})", fix
 
 
 def _events(text: str) -> list[yaml.Event]:
@@ -225,9 +229,13 @@ def _is_plain(text: str, document: Document) -> bool:
         elif isinstance(event, yaml.DocumentStartEvent):
             documents += 1
         if depth > _MAX_DEPTH or documents > 1:
-            found = ("a file must have only one experiment", "a second document", "Write a file for each experiment.")
+            found = (f"{document.what} must be one YAML document", "a second document", "Remove the line ---.")
             if documents == 1:
-                found = (f"values may be nested at most {_MAX_DEPTH} levels deep", f"level {depth}", "")
+                found = (
+                    f"values may be nested at most {_MAX_DEPTH} levels deep",
+                    f"level {depth}",
+                    "Remove the brackets or the indentation.",
+                )
             document.refuse("yaml-unsupported", (), *found, at=place)
             return False
     return True

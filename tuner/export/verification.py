@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from trainables.suggestions import meant, near_files
 from tuner.errors import InputError, TunerError
 
 __all__ = ["verify_card"]
@@ -73,7 +74,12 @@ def _require_card(path: Path) -> None:
     """Raise an InputError if the file is not a card. A damaged card passes; `verify` later answers "no" for it."""
     try:
         text = path.read_bytes().decode().lstrip()
-    except UnicodeDecodeError:
+    except (FileNotFoundError, NotADirectoryError) as error:
+        found = meant(near_files(path, kinds=(".json",)))
+        raise InputError(
+            "card-not-found", f"There is no file {path}.{found} `tune export NAME` writes privacy_card.json."
+        ) from error
+    except (UnicodeDecodeError, IsADirectoryError):
         text = ""
     try:
         read = json.loads(text)
@@ -83,9 +89,9 @@ def _require_card(path: Path) -> None:
         read = None
     if isinstance(read, dict) and read.keys() & {"claim", "schema"}:
         return
-    card = path.with_name("privacy_card.json")
-    meant = f"Did you mean {card}?" if card != path and card.exists() else "Give the exported privacy_card.json."
-    raise InputError("card-not-found", f"{path} is not a privacy card. {meant}")
+    card = path / "privacy_card.json" if path.is_dir() else path.with_name("privacy_card.json")
+    fix = f"Did you mean {card}?" if card != path and card.exists() else "Give the exported privacy_card.json."
+    raise InputError("card-not-found", f"{path} is not a privacy card. {fix}")
 
 
 def _ledger_of(path: Path) -> str:

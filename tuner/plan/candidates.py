@@ -145,7 +145,7 @@ def _gen(experiment: Experiment, values: dict[str, Any]) -> None:
     if schedule != Fixed(GEN):
         if rate != "default":
             what = "searches" if isinstance(rate, Mapping) else "fixes"
-            raise CandidateRefused(f"the file {what} learning_rate, which gen sets within no range")
+            raise CandidateRefused(f"the file {what} learning_rate, but gen sets the rate by itself")
         if schedule is not None:
             raise CandidateRefused("the file names another schedule")
     if raw.get("clipping", "automatic") != "automatic":

@@ -234,7 +234,7 @@ def _unmeasured(candidate: str, planned: _Planned, at: Situation | None) -> str:
     if plan.validation is not None and candidate not in (NO_SEARCH, "gen", "proxy"):
         return "not measured with protected scores"
     if candidate == NO_SEARCH and not _has_rate_of_prior(experiment):
-        return "not measured at this rate, which is far from the shipped prior's"
+        return "not measured at the learning rate of this file, which is far from the recommended one"
     error = probe_error(experiment, plan) if candidate == "gen" else None
     if error is not None and error.is_large:
         return f"its probes are too noisy here (error {error.value:.2g} of their bound)"
@@ -289,9 +289,10 @@ def _why(rows: Sequence[CandidateRow], best: str | None) -> str:
         others = [row for row in rows if row.candidate != NO_SEARCH]
         reasons = [row.unmeasured for row in others] + [row.refused for row in others]
         reasons = [row.unmeasured for row in rows if row.candidate == NO_SEARCH] + reasons
-        because = f"no gain can be expected ({'; '.join(dict.fromkeys(filter(None, reasons)))})"
+        known = "; ".join(dict.fromkeys(filter(None, reasons)))
+        because = f"it is not known whether a search would score higher ({known})"
     else:
         title, gain_of_it = max(gains.items(), key=lambda each: each[1].value)
-        found = f"{title}, {gain_of_it.value:+.2f} ± {gain_of_it.error:.2f} points"
-        because = f"no search is expected to be better (the best is {found})"
-    return f"do not search: one run, because {because}"
+        found = f"{title}: {gain_of_it.value:+.2f} ± {gain_of_it.error:.2f} points of accuracy against one run"
+        because = f"no way to search is expected to score higher (the nearest is {found})"
+    return f"do not search, train once: {because}"

@@ -30,7 +30,7 @@ def absolute_uri(uri: str) -> str:
     if has_password(uri):
         raise InputError(
             "tracking-uri-password",
-            f"`tracking.uri` must not contain a password (got {hide_password(uri)}), because sweep folders, reports "
+            f"MLflow's address must not contain a password (got {hide_password(uri)}), because sweep folders, reports "
             "and exported files keep the address. Remove it, and put it into MLFLOW_TRACKING_USERNAME and "
             "MLFLOW_TRACKING_PASSWORD, or for PostgreSQL into ~/.pgpass or PGPASSWORD.",
         )
@@ -39,15 +39,15 @@ def absolute_uri(uri: str) -> str:
         if not path or path.startswith(":memory:"):
             raise InputError(
                 "tracking-uri-invalid",
-                f"`tracking.uri` names no file (got {uri}), so the records would be lost. Name a file, for example "
+                f"MLflow's address names no file (got {uri}), so the records would be lost. Name a file, for example "
                 "sqlite:///runs/mlflow.db.",
             )
         return SQLITE + str(Path(path).resolve())
     if "://" not in uri or uri.startswith("file:"):
         raise InputError(
             "tracking-uri-invalid",
-            f"`tracking.uri` is neither a database nor a tracking server (got {hide_password(uri)}). MLflow no longer "
-            "accepts a plain folder. Write for example sqlite:///runs/mlflow.db or http://HOST:5000.",
+            f"MLflow's address is neither a database nor a tracking server (got {hide_password(uri)}). MLflow no "
+            "longer accepts a plain folder. Write for example sqlite:///runs/mlflow.db or http://HOST:5000.",
         )
     return uri
 

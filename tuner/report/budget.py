@@ -12,7 +12,7 @@ from typing import Any
 from trainables.data import DATASETS, DatasetRequest, records_fingerprint
 from trainables.tasks import CLASSIFICATION, REGRESSION
 from tuner.errors import InputError, LedgerError
-from tuner.files import write_text
+from tuner.files import require_page_path, write_text
 from tuner.privacy.accountant.mechanism import require_delta, require_epsilon
 from tuner.privacy.accountant.rdp import ORDERS
 from tuner.privacy.card.claims import Total
@@ -24,6 +24,7 @@ from tuner.privacy.ledger.key import RECORDS_PURPOSE
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.odometer import LABEL, LABEL_VOID, LABEL_WITHOUT_CAP, read_dataset
 from tuner.privacy.ledger.state import DatasetState
+from tuner.privacy.ledger.stores import require_folder
 from tuner.report.budget_page import budget_page
 from tuner.report.facts import dataset_line
 
@@ -94,6 +95,7 @@ def set_cap(
             f"No data set is named {dataset!r}. Did you mean {near}? To set a cap for a new data set of that name, add "
             "--new. A cap stays in the ledger.",
         )
+    require_folder(url)
     ledger = Ledger.open(url)
     before = ledger.cap(owner)
     if order is None and before is not None:
@@ -169,12 +171,7 @@ def write_budget_report(url: str, dataset: str, out: Path) -> dict[str, Any]:
         LedgerCorruptError: the data set is damaged. No page is written. Damage of others is said on the page.
         OSError: the page cannot be written.
     """
-    if out.is_dir() or not out.parent.is_dir():
-        raise InputError(
-            "output-path-invalid",
-            f"Cannot write the page to {out}: it is a folder, or its folder does not exist. Name a file, for example "
-            "budget.html.",
-        )
+    require_page_path(out)
     ledger, owner = _ledger_and_owner(url, dataset)
     damaged = ledger.verify_chain(owner)
     history = ledger.entries(owner)
@@ -274,7 +271,8 @@ def _order(asked: str | None, epsilon: float, delta: float) -> float | None:
             found = float(asked or "")
         except ValueError as error:
             raise InputError(
-                "renyi-order-invalid", f"`--order` must be a number above 1, `auto` or `none` (got {asked!r})."
+                "renyi-order-invalid",
+                f"`--order` must be a number above 1, such as 8, `auto` or `none` (got {asked!r}).",
             ) from error
     if order_filter(found, epsilon, delta) is None:
         raise InputError(

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from tuner.errors import InputError, TunerError
-from tuner.files import write_text
+from tuner.files import require_page_path, write_text
 from tuner.report.facts import read_sweep
 from tuner.report.sweep_report import SweepReport
 from tuner.report.wording import (
@@ -89,7 +89,11 @@ def _status(sweep: SweepFolder, *, compose: bool) -> dict[str, Any]:
         "sweep": sweep.id,
         "state": report.state,
         "claim": report.headline,
-        "trials": {"planned": report.trials_planned, **Counter(row.state for row in report.trials)},
+        "trials": {
+            "planned": report.trials_planned,
+            **Counter(row.state for row in report.trials if not row.committed),
+        },
+        **({"committed_run": _committed_run(report)} if report.commits else {}),
         "metric": report.metric,
         "best": None
         if best is None
@@ -97,6 +101,11 @@ def _status(sweep: SweepFolder, *, compose: bool) -> dict[str, Any]:
         "budget": None if report.budget is None else asdict(report.budget),
         "curves": [curve.line for curve in report.curves],
     }
+
+
+def _committed_run(report: SweepReport) -> str:
+    """Return the state of the committed run."""
+    return next((row.state for row in report.trials if row.committed), "not started")
 
 
 def status_text(values: dict[str, Any]) -> str:
@@ -116,6 +125,8 @@ def _state_line(sweep: dict[str, Any]) -> str:
         best = sweep["best"]
         return f"sealed  winner {with_error(best['score'], best['error'])}" if best else f"sealed  {sweep['winner']}"
     counts = ", ".join(f"{count} {state}" for state, count in sweep["trials"].items())
+    if "committed_run" in sweep:
+        counts += f"; committed run {sweep['committed_run']}"
     best, budget = sweep["best"], sweep["budget"]
     score = "no complete trial"
     if best:
@@ -261,6 +272,7 @@ def write_report(sweep: SweepFolder, out: Path | None) -> Path:
     from tuner.report.sweep_page import sweep_page
 
     path = out or sweep.root / "report.html"
+    require_page_path(path)
     write_text(path, sweep_page(read_sweep(sweep, spent=True)))
     return path
 
@@ -269,5 +281,6 @@ def write_comparison(compared: Sequence[SweepFolder], out: Path) -> Path:
     """Write an interactive page about the sweeps."""
     from tuner.report.compare_page import compare_page
 
+    require_page_path(out)
     write_text(out, compare_page([read_sweep(sweep, spent=True) for sweep in compared]))
     return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,12 +40,14 @@ __all__ = [
     "console",
     "guarantee_text",
     "plan_panel",
+    "sign_of_life",
     "summary",
     "view_console",
 ]
 
 NOT_PRIVATE = "NOT PRIVATE: nothing here carries a guarantee"
 
+_PATIENCE = 1.0  # seconds after which a command gives a sign of life
 _ROWS = 10
 _BAR = 40
 _WIDE = 100  # width from which the heading of the table names the metric
@@ -85,6 +88,21 @@ def view_console() -> Iterator[Console]:
         return
     with open(number, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors) as file:
         yield _ViewConsole(file=file)
+
+
+@contextlib.contextmanager
+def sign_of_life(what: str) -> Iterator[None]:
+    """Print a line to standard error if the block takes long. If standard error is no terminal, print nothing."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    timer = threading.Timer(_PATIENCE, lambda: print(f"{what} …", file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def console(*, quiet: bool = False) -> Console:

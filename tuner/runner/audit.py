@@ -64,8 +64,8 @@ def audit_command(
     if not plan.private:
         raise InputError(
             "audit-not-private",
-            f"{prepared.path}: `privacy.private` must be true for an audit (got false). Without a claim, there is "
-            "nothing to audit.",
+            f"{prepared.places.of('privacy.private')}: must be true for an audit (got false), because without a claim "
+            "there is nothing to audit. Remove the key.",
         )
     check_model(prepared)
     if isinstance(plan.training_filter, OneRelease):

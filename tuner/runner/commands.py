@@ -14,7 +14,9 @@ from tuner.errors import InputError, TrackingError
 from tuner.experiment import find_file, load_experiment
 from tuner.plan.candidates import as_stored
 from tuner.privacy.modes import COMPOSITION
+from tuner.report.text import sign_of_life
 from tuner.runner.planning import show_plan
+from tuner.runner.proxy import ask_for_public
 from tuner.runner.public import charged_run, resume_public, run_public
 from tuner.runner.run import RunOptions, RunResult, check_machines
 from tuner.runner.start import continue_sweep, start_sweep
@@ -74,10 +76,11 @@ def run_file(
             sweep.require_whole()
             wanted = as_stored(wanted, load_experiment(sweep.experiment))
         return _answer(_resume(sweep, wanted, options), options)
-    prepared = prepare(file, overrides, data_dir=options.data_dir)
-    if options.void_total is not None:
-        _require_open_use(prepared, options.void_total)
-    check(prepared, options)
+    with sign_of_life("planning, and checking the model and the data"):
+        prepared = prepare(file, overrides, data_dir=options.data_dir)
+        if options.void_total is not None:
+            _require_open_use(prepared, options.void_total)
+        check(prepared, options)
     if cap is not None:
         set_first_cap(prepared, cap, say=options.say)
     if not options.as_json:
@@ -95,6 +98,8 @@ def run_file(
 def check(prepared: ReadySearch, options: RunOptions) -> None:
     """Raise an InputError or a LedgerError if the search would fail after it was charged."""
     check_startable(prepared)
+    if prepared.experiment.search.public is not None:
+        ask_for_public(prepared, options)
     require_origin(prepared)
     check_machines(prepared, options)
 

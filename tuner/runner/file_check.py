@@ -12,6 +12,7 @@ from trainables.data import DatasetRequest, check_present, info
 from trainables.errors import TrainableError
 from tuner.errors import TunerError
 from tuner.experiment import find_file, load_experiment
+from tuner.experiment.places import Places
 from tuner.plan.shapes import rung_steps
 from tuner.sweep.addresses import check_addresses
 from tuner.sweep.sweep_study import check_search
@@ -38,8 +39,9 @@ def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
     try:
         path, _ = find_file(name)
         experiment = load_experiment(path, overrides)
-        check_addresses(experiment)
-        _check_own_files(experiment)
+        places = Places(path, overrides)
+        check_addresses(experiment, places)
+        _check_own_files(experiment, places)
         if experiment.runs_own_code:
             from tuner.sweep.preflight import check_model, prepare
 
@@ -48,29 +50,39 @@ def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
             from tuner.plan.candidates import NO_SEARCH, as_candidate
 
             experiment = as_candidate(experiment, NO_SEARCH)
-        check_search(experiment, rung_steps(experiment.search.rungs, _MANY_STEPS))
+        with places.at("search"):
+            check_search(experiment, rung_steps(experiment.search.rungs, _MANY_STEPS))
     except (TunerError, TrainableError, DomainError) as error:
         return CheckedFile(valid=False, text=f"error: {error}")
-    warnings = (*experiment.warnings(), *missing_data(experiment.dataset_request()))
+    warnings = (*experiment.warnings(), *missing_data(experiment, experiment.dataset_request()))
     return CheckedFile(
         valid=True, text=f"{path}: valid", warnings=tuple(f"{path}: warning: {warning}" for warning in warnings)
     )
 
 
-def missing_data(request: DatasetRequest) -> tuple[str, ...]:
-    """Return a warning if the data are not on this machine. A plan needs only public facts about them."""
-    try:
-        check_present(request)
-    except TrainableError as error:
-        return (f"only a run needs the records, and it would fail: {error}",)
-    return ()
+def missing_data(experiment: Experiment, private: DatasetRequest) -> tuple[str, ...]:
+    """Return a warning for private and for public data that are not on this machine.
 
-
-def _check_own_files(experiment: Experiment) -> None:
-    """Raise a DatasetError if a file of the user's own data cannot be used. No training record is read."""
-    asked = [experiment.dataset_request()]
+    A plan needs only public facts about them.
+    """
+    asked = {"the records": private}
     if experiment.search.public is not None:
-        asked.append(experiment.public_request())
-    for request in asked:
+        asked["the public records"] = experiment.public_request(private.data_dir)
+    found = []
+    for what, request in asked.items():
+        try:
+            check_present(request)
+        except TrainableError as error:
+            found.append(f"only a run needs {what}, and it would fail: {error}")
+    return tuple(found)
+
+
+def _check_own_files(experiment: Experiment, places: Places) -> None:
+    """Raise a DatasetError if a file of the user's own data cannot be used. No training record is read."""
+    asked = {"dataset.path": experiment.dataset_request()}
+    if experiment.search.public is not None:
+        asked["search.public.path"] = experiment.public_request()
+    for key, request in asked.items():
         if request.path is not None and Path(request.path).exists():
-            info(request)
+            with places.at(key):
+                info(request)

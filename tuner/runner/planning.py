@@ -15,11 +15,12 @@ from tuner.errors import BudgetRefusedError
 from tuner.plan.comparison import Comparison, compare
 from tuner.report.facts import claim_headline
 from tuner.report.plan_facts import minimum_facts, plan_text, plan_warnings, release_facts, search_facts
-from tuner.report.text import console, plan_panel
+from tuner.report.text import console, plan_panel, sign_of_life
 from tuner.runner.file_check import missing_data
 from tuner.study.promotion import each_level
 from tuner.sweep.addresses import check_addresses
 from tuner.sweep.identity import naming_warnings
+from tuner.sweep.own_machine import missing_gpus
 from tuner.sweep.preflight import ReadySearch, check_model, prepare, running_own_model
 from tuner.sweep.registration import dataset_refusal, ledger_states, ledger_user, require_origin
 from tuner.sweep.releases import release_to_use
@@ -47,21 +48,25 @@ def plan_command(
         The values of `tune plan --json`, and an error or None. The error says that the search does not fit the data
         set's cap.
     """
-    prepared = prepare(file, overrides, data_dir=data_dir, need_data=False)
-    check_addresses(prepared.experiment)
-    check_search(prepared.experiment, prepared.plan.rungs)
-    check_model(prepared)
-    require_origin(prepared)
-    datasets = ledger_states(prepared)
-    refusal = dataset_refusal(prepared, datasets)
-    steps = not prepared.plan.mode.on_release
-    steps = steps and prepared.plan.method not in MINIMA  # these take one step, and no other way to search has them
-    compared = _comparison(prepared) if steps else None
-    seconds = _guess_wall_time(prepared) if timing and steps else None
+    with sign_of_life("planning: comparing the ways to search" + (", then timing some steps" if timing else "")):
+        prepared = prepare(file, overrides, data_dir=data_dir, need_data=False)
+        check_addresses(prepared.experiment, prepared.places)
+        with prepared.places.at("search"):
+            check_search(prepared.experiment, prepared.plan.rungs)
+        check_model(prepared)
+        require_origin(prepared)
+        datasets = ledger_states(prepared)
+        refusal = dataset_refusal(prepared, datasets)
+        steps = not prepared.plan.mode.on_release
+        steps = steps and prepared.plan.method not in MINIMA  # these take one step, and no other way to search has them
+        compared = _comparison(prepared) if steps else None
+        lacking = tuple(filter(None, [missing_gpus(prepared.experiment.resources, prepared.places)]))
+        seconds = _guess_wall_time(prepared) if timing and steps and not lacking else None
     if say is not None:
         show_plan(
             prepared,
             datasets,
+            lacking,
             wall_time=f"training alone {_seconds_in_words(seconds)} (estimated from a few steps on random numbers)"
             if seconds
             else "",
@@ -79,7 +84,7 @@ def plan_command(
         "auto": None if compared is None else {"candidate": compared.best, "reason": compared.reason},
         "datasets": [_total(dataset) for dataset in datasets],
         "refused": None if refusal is None else str(refusal),
-        "warnings": list(_warnings(prepared, datasets)),
+        "warnings": [*_warnings(prepared, datasets), *lacking],
         "wall_time_seconds": seconds,
     }
     return values, refusal
@@ -91,14 +96,22 @@ def _comparison(prepared: ReadySearch) -> Comparison | None:
     return compare(prepared.experiment, prepared.request, prepared.plan)
 
 
-def show_plan(prepared: ReadySearch, datasets: Sequence[DatasetState], **more: Any) -> None:  # noqa: ANN401 - of `plan_text`
-    """Print the plan and its warnings. `more` contains further arguments of `tuner.report.plan_facts.plan_text`."""
+def show_plan(
+    prepared: ReadySearch,
+    datasets: Sequence[DatasetState],
+    warnings: Sequence[str] = (),
+    **more: Any,  # noqa: ANN401 - of `plan_text`
+) -> None:
+    """Print the plan and its warnings, followed by `warnings`.
+
+    `more` contains further arguments of `tuner.report.plan_facts.plan_text`.
+    """
     words = plan_text(
         prepared.plan,
         claim=_headline(prepared, datasets),
         source=prepared.source,
         datasets=datasets,
-        warnings=_warnings(prepared, datasets),
+        warnings=(*_warnings(prepared, datasets), *warnings),
         search=(
             *_stored_release(prepared, datasets),
             *release_facts(prepared.experiment, prepared.plan),
@@ -144,7 +157,7 @@ def _warnings(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> tuple[
     """Return the warnings of a plan, one sentence each. They should be read before the budget is spent."""
     return (
         *prepared.experiment.warnings(),
-        *missing_data(prepared.request),
+        *missing_data(prepared.experiment, prepared.request),
         *plan_warnings(prepared.plan),
         *_split_warnings(prepared, datasets),
         *naming_warnings(prepared),

@@ -28,7 +28,7 @@ from tuner.sweep.sweep_study import open_sweep_study
 if TYPE_CHECKING:
     from tuner.sweep.folder import SweepFolder
 
-__all__ = ["check_proxy", "on_public_records", "require_public", "run_proxy", "search_facts"]
+__all__ = ["ask_for_public", "check_proxy", "on_public_records", "require_public", "run_proxy", "search_facts"]
 
 
 def on_public_records(prepared: ReadySearch, options: RunOptions) -> ReadySearch:
@@ -36,14 +36,21 @@ def on_public_records(prepared: ReadySearch, options: RunOptions) -> ReadySearch
 
     An InputError is raised if the public records differ from the private records in shape.
     """
-    searched = _requested(prepared, options)
+    searched = ask_for_public(prepared, options)
     return replace(searched, plan=on_public(prepared.plan))
 
 
-def _requested(prepared: ReadySearch, options: RunOptions) -> ReadySearch:
+def ask_for_public(prepared: ReadySearch, options: RunOptions) -> ReadySearch:
+    """Return the search with its public records in the place of the private ones. None of them is read.
+
+    Raises:
+        InputError: the public records differ from the private records in shape.
+        trainables.errors.DatasetError: the public records are missing or changed.
+    """
     request = prepared.experiment.public_request(options.data_dir or prepared.request.data_dir)
-    check_present(request)
-    about, private = info(request), prepared.about
+    with prepared.places.at("search.public.path", "search.public.name"):
+        check_present(request)
+        about, private = info(request), prepared.about
     if about.input_shape != private.input_shape or about.classes != private.classes:
         raise InputError(
             "public-records-shape",
@@ -73,7 +80,7 @@ def check_proxy(sweep: SweepFolder, prepared: ReadySearch, options: RunOptions) 
     refusal = dataset_refusal(prepared, ledger_states(prepared))
     if refusal is not None:
         raise refusal
-    require_public(sweep, prepared, _requested(prepared, options), options)
+    require_public(sweep, prepared, ask_for_public(prepared, options), options)
 
 
 def run_proxy(sweep: SweepFolder, prepared: ReadySearch, options: RunOptions) -> RunResult | None:

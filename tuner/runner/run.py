@@ -71,12 +71,12 @@ def check_machines(prepared: ReadySearch, options: RunOptions) -> None:
     if options.local and prepared.experiment.resources.workers_per_trial > 1:
         raise InputError(
             "workers-local",
-            "`--local` runs every trial in this process, so it cannot give a trial several workers. Leave out --local, "
-            "or write `resources.workers_per_trial: 1`.",
+            f"{prepared.places.of('resources.workers_per_trial')}: `--local` runs every trial in this process, so it "
+            "cannot give a trial several workers. Leave out --local, or set the key to 1.",
         )
     if options.address is not None and not options.local:
         options.say(require_cluster(prepared, options.address))
-    elif found := check_own_machine(prepared.experiment.resources, local=options.local):
+    elif found := check_own_machine(prepared.experiment.resources, prepared.places, local=options.local):
         options.say(found)
 
 

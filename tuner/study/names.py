@@ -110,7 +110,10 @@ def pruner_problems(name: str, options: Iterable[str] = ()) -> list[str]:
                 f"The pruner {name!r} needs the option {option!r}. Write {{name: {canonical}, {option}: …}}."
             )
     if canonical == "threshold" and not {"lower", "upper"} & set(options):
-        problems.append(f"The pruner {name!r} needs the option 'lower' or 'upper'.")
+        problems.append(
+            f"The pruner {name!r} needs the option 'lower' or 'upper'. Write for example "
+            f"{{name: {canonical}, lower: 0.5}}."
+        )
     return problems
 
 

@@ -127,12 +127,12 @@ def exclusive(folder: Path) -> Iterator[None]:
     """Hold the lock of the sweep, so that no other process can run its trials.
 
     Raises:
-        tuner.errors.TunerError: another process holds the lock.
+        tuner.errors.InputError: another process holds the lock.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = take_lock(folder / _DRIVER_LOCK)
     if lock is None:
-        raise TunerError("sweep-running", f"Another process is running the sweep in {folder}. Wait for it, or stop it.")
+        raise InputError("sweep-running", f"Another process is running the sweep in {folder}. Wait for it, or stop it.")
     try:
         yield
     finally:

@@ -11,18 +11,36 @@ from tuner.passwords import hide_password
 
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
+    from tuner.experiment.places import Places
 
-__all__ = ["check_addresses", "check_tracking"]
+__all__ = ["check_addresses", "check_tracking", "require_no_file"]
 
 _TRACKING_KINDS = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
 
 
-def check_addresses(experiment: Experiment) -> None:
-    """Raise an InputError if MLflow's address or the ledger's cannot be used. Nothing is opened."""
+def check_addresses(experiment: Experiment, places: Places) -> None:
+    """Raise an InputError if MLflow's address, the ledger's or the storage cannot be used. Nothing is opened.
+
+    `places` names the line of the address.
+    """
     from tuner.privacy.ledger.stores import require_folder
 
-    check_tracking(experiment.tracking.uri)
-    require_folder(experiment.ledger, made=Path(experiment.storage))
+    with places.at("tracking.uri"):
+        check_tracking(experiment.tracking.uri)
+    with places.at("ledger"):
+        require_folder(experiment.ledger, made=Path(experiment.storage))
+    with places.at("storage"):
+        require_no_file(Path(experiment.storage))
+
+
+def require_no_file(storage: Path) -> None:
+    """Raise an InputError if the folder of sweeps, or a folder above it, is a file. It need not exist."""
+    blocking = next((each for each in (storage, *storage.parents) if each.exists()), Path())
+    if not blocking.is_dir():
+        raise InputError(
+            "storage-unwritable",
+            f"The folder of sweeps cannot be {storage}, because {blocking} is a file. Choose another folder.",
+        )
 
 
 def check_tracking(uri: str) -> None:
@@ -42,7 +60,7 @@ def check_tracking(uri: str) -> None:
     if problem:
         raise InputError(
             "tracking-uri-invalid",
-            f"`tracking.uri` {problem}. Write sqlite:///runs/mlflow.db or http://HOST:5000.",
+            f"MLflow's address {problem}. Write sqlite:///runs/mlflow.db or http://HOST:5000.",
         )
 
 

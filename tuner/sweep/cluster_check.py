@@ -159,6 +159,7 @@ def _files_of(request: DatasetRequest) -> Sequence[Path]:
 def _nonce(storage: Path) -> Iterator[tuple[Path, str, str]]:
     """Write a random text into a new folder of the storage. Yield the folder, the file's name and the text."""
     folder, secret = storage.resolve() / f".preflight-{secrets.token_hex(8)}", secrets.token_hex(16)
+    new = not storage.exists()
     try:
         folder.mkdir(parents=True, mode=0o700)
         (folder / "driver").touch(mode=0o600)
@@ -169,6 +170,9 @@ def _nonce(storage: Path) -> Iterator[tuple[Path, str, str]]:
         yield folder, "driver", secret
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        if new:
+            with contextlib.suppress(OSError):  # something else is in it by now
+                folder.parent.rmdir()
 
 
 @dataclass

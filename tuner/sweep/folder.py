@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from trainables.rungs import OPERATOR_LOG
+from trainables.suggestions import meant, near
 from tuner.errors import InputError, TunerError
 from tuner.files import is_locked, take_lock, write_json, write_text
 from tuner.privacy.modes import MODES, Mode
@@ -39,6 +40,7 @@ PROXY = "-public"
 
 _LOCK = "sweep.lock"
 _BEGAN = "began"  # in `sealed/`, so that only the operator can tell which sealed sweep is the newest
+_FEW = 5  # names of sweeps that an error lists at most
 _TIME = "%Y%m%d-%H%M%S"
 _ID = re.compile(r"^(?P<name>.+)-(?P<time>\d{8}-\d{6})-(?P<tail>[0-9a-f]{6})$")
 
@@ -210,10 +212,10 @@ def read_json(path: Path) -> dict[str, object]:
 
 @contextlib.contextmanager
 def hold(sweep: SweepFolder) -> Iterator[None]:
-    """Lock a sweep for this process. Raise a TunerError if another process holds the lock."""
+    """Lock a sweep for this process. Raise an InputError if another process holds the lock."""
     lock = take_lock(sweep.root / _LOCK)
     if lock is None:
-        raise TunerError(
+        raise InputError(
             "sweep-running",
             f"{sweep.id} is already being run by process {sweep.read_status().get('pid')}. Wait for it, or stop it "
             f"with: tune stop {sweep.id}",
@@ -294,17 +296,22 @@ def _began(sweep: SweepFolder) -> str:
 
 
 def find_sweep(storage: Path, name: str) -> SweepFolder:
-    """Return the sweep with this id, path or name. If several sweeps have the name, return the newest started one."""
+    """Return the sweep with this id, path or name.
+
+    If several sweeps have the name, return the newest one that was started, or the newest one if none was.
+    """
     direct = Path(name)
     if direct.is_dir() and (direct / "experiment.yaml").exists():
         return SweepFolder(direct.resolve())
     sweeps = list_sweeps(storage)
-    matching = [sweep for sweep in sweeps if name == sweep.id or (name == sweep.name and sweep.whole)]
+    matching = [sweep for sweep in sweeps if name in (sweep.id, sweep.name)]
     if matching:
-        return matching[-1]
-    known = ", ".join(sorted({sweep.name for sweep in sweeps})) or "none yet"
+        return next((sweep for sweep in reversed(matching) if sweep.whole or name == sweep.id), matching[-1])
+    known = sorted({sweep.name for sweep in sweeps})
+    listed = "" if len(known) <= _FEW else f" and {len(known) - _FEW} more"
+    there = meant(near(name, known)) or f" It has {', '.join(known[:_FEW]) or 'no sweep yet'}{listed}."
     raise InputError(
         "sweep-not-found",
-        f"No sweep is named {name!r} under {storage}. Known: {known}. Start one with `tune run FILE`, or choose "
-        "another folder with `--storage`.",
+        f"No sweep is named {name!r} in the folder {storage}.{there} Start one with `tune run FILE`, or choose another "
+        "folder with `--storage`.",
     )

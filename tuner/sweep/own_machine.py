@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 from tuner.errors import InputError
 
 if TYPE_CHECKING:
+    from tuner.experiment.places import Places
     from tuner.experiment.sections import ResourcesSection
 
-__all__ = ["check_own_machine"]
+__all__ = ["check_own_machine", "missing_gpus"]
 
 
-def check_own_machine(resources: ResourcesSection, *, local: bool) -> str:
+def check_own_machine(resources: ResourcesSection, places: Places, *, local: bool) -> str:
     """Return a sentence if fewer trials run at a time than the file asks for, or an empty string.
 
     Args:
         resources: what a trial needs, and how many may run at a time.
+        places: locations of these keys in the experiment file.
         local: whether the trials run in this process, one after the other.
 
     Raises:
@@ -25,14 +27,14 @@ def check_own_machine(resources: ResourcesSection, *, local: bool) -> str:
     """
     cores, gpus = len(os.sched_getaffinity(0)), _gpus() if resources.gpus_per_trial else 0
     for name, what, needed, has in (
-        ("cpus_per_trial", "CPU cores", resources.cpus_per_trial, cores),
-        ("gpus_per_trial", "GPUs that torch can use", resources.gpus_per_trial, gpus),
+        ("cpus_per_trial", "CPU core", resources.cpus_per_trial, cores),
+        ("gpus_per_trial", "GPU", resources.gpus_per_trial, gpus),
     ):
         if needed > has and not (local and name == "cpus_per_trial"):
             raise InputError(
                 "resources-too-large",
-                f"resources.{name}: one trial needs {needed:g} {what}, but this machine has {has}. Lower the value, or "
-                "name a cluster with --address.",
+                f"{places.of(f'resources.{name}')}: {_needs(needed, what, has)}. Lower the value, or name a cluster "
+                "with --address.",
             )
     asked = resources.concurrent_trials
     if local:
@@ -44,6 +46,28 @@ def check_own_machine(resources: ResourcesSection, *, local: bool) -> str:
         return ""
     return f"{at_once} of {asked} concurrent trials run at a time, because this machine has {cores} CPU cores" + (
         f" and {gpus} GPUs" if resources.gpus_per_trial else ""
+    )
+
+
+def missing_gpus(resources: ResourcesSection, places: Places) -> str:
+    """Return a sentence if a trial needs GPUs that this machine does not have, or an empty string.
+
+    A plan is made anywhere, so this is no error of it.
+    """
+    needed = resources.gpus_per_trial
+    if not needed or needed <= (has := _gpus()):
+        return ""
+    return (
+        f"{places.of('resources.gpus_per_trial')}: {_needs(needed, 'GPU', has)}. No time was measured, and `tune run` "
+        "needs a machine with a GPU, or a cluster (--address)"
+    )
+
+
+def _needs(needed: float, what: str, has: int) -> str:
+    usable = " that torch can use" if what == "GPU" else ""
+    return (
+        f"one trial needs {needed:g} {what}{'s' if needed > 1 else ''}, but this machine has {has or 'no'} "
+        f"{what}{'' if has == 1 else 's'}{usable}"
     )
 
 

@@ -23,7 +23,8 @@ from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
 from trainables.tasks import check_metric
 from tuner.errors import InputError
-from tuner.experiment import Experiment, find_file, load_experiment, yamlfile
+from tuner.experiment import Experiment, find_file, load_experiment
+from tuner.experiment.places import Places
 from tuner.plan.comparison import Comparison, choose
 from tuner.plan.plan import Plan, make_plan
 from tuner.sweep.addresses import check_addresses
@@ -45,6 +46,15 @@ __all__ = [
     "prepare",
     "running_own_model",
 ]
+
+
+_KEYS = {
+    "commit-share-too-small": "search.commit",
+    "full-runs-too-small": "search.full_runs",
+    "promotion-steps": "search.space",
+    "split-empty": "dataset.validation.fraction",
+}
+"""Keys of the file that errors of a plan are about, by their code. The other errors are about the section `search`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +90,11 @@ class ReadySearch:
         return self.owners[1:]
 
     @cached_property
+    def places(self) -> Places:
+        """Locations of the keys of the experiment file, for messages."""
+        return Places(self.path, self.overrides)
+
+    @cached_property
     def owners(self) -> tuple[str, ...]:
         """Names of the records in the ledger: one for each block of a table, or one.
 
@@ -113,25 +128,33 @@ def prepare(
         BudgetRefusedError: not even one trial fits the search's own ε.
     """
     path, where = find_file(file)
-    experiment = with_start_hash(load_experiment(path, overrides))
+    experiment, places = load_experiment(path, overrides), Places(path, overrides)
+    with places.at("trainable.start.path"):
+        experiment = with_start_hash(experiment)
     request = experiment.dataset_request(data_dir)
-    if need_data:
-        check_present(request)
-    about = info(request)
+    with places.at("dataset.path", "dataset.name"):
+        if need_data:
+            check_present(request)
+        about = info(request)
     plan, compared = None, None
     if experiment.is_auto:
         experiment, plan, compared = choose(experiment, request)
     augmentation = dict(experiment.space.parameters).get("augmentation")  # a perturbed minimum has none
-    for kind in [] if augmentation is None else augmentation.grid(1):
-        check_augmentation(str(kind), about.input_shape)
-    check_metric(experiment.search.metric.name, task=about.task, classes=about.classes)
+    with places.at("search.space.augmentation"):
+        for kind in [] if augmentation is None else augmentation.grid(1):
+            check_augmentation(str(kind), about.input_shape)
+    with places.at("search.metric.name"):
+        check_metric(experiment.search.metric.name, task=about.task, classes=about.classes)
+    if plan is None:
+        with places.at("search", codes=_KEYS):
+            plan = make_plan(experiment, request)
     return ReadySearch(
         path=path,
         source=f"{path} ({'shipped with the program' if where == 'shipped' else 'a local file'})",
         experiment=experiment,
         request=request,
         about=about,
-        plan=plan or make_plan(experiment, request),
+        plan=plan,
         compared=compared,
         overrides=tuple(overrides),
     )
@@ -140,16 +163,18 @@ def prepare(
 def check_startable(prepared: ReadySearch) -> None:
     """Raise an InputError if an option, an address, a folder or the model would fail later, after the charge."""
     experiment = prepared.experiment
-    check_addresses(experiment)
-    check_search(experiment, prepared.plan.rungs)
+    check_addresses(experiment, prepared.places)
+    with prepared.places.at("search"):
+        check_search(experiment, prepared.plan.rungs)
     check_model(prepared)
     storage = Path(experiment.storage)
+    there = next(each for each in (storage, *storage.absolute().parents) if each.exists())
     try:
-        storage.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=storage):
+        with tempfile.TemporaryFile(dir=there):  # the folder is made with its first sweep
             pass
     except OSError as error:
-        raise storage_unwritable(storage, error) from error
+        with prepared.places.at("storage"):
+            raise storage_unwritable(storage, error) from error
 
 
 def _gains(experiment: Experiment) -> Sequence[object]:
@@ -171,7 +196,8 @@ def check_model(prepared: ReadySearch) -> None:
     about, precision = prepared.about, prepared.experiment.trainable.precision
     start = start_file(prepared.experiment)
     if start is not None:
-        refuse_trained_here(prepared.experiment, start, prepared.owners)
+        with prepared.places.at("trainable.start.path"):
+            refuse_trained_here(prepared.experiment, start, prepared.owners)
     try:
         with running_own_model(prepared), _one_thread():
             for activation in prepared.experiment.activations:
@@ -192,7 +218,7 @@ def check_model(prepared: ReadySearch) -> None:
                 if is_own_method(prepared.experiment.trainable.method):
                     check_method(prepared.experiment, about, module, source)
     except TrainableError as error:
-        where = _place_of_model(prepared, "method" if error.code.startswith("method-") else "model")
+        where = prepared.places.of(f"trainable.{'method' if error.code.startswith('method-') else 'model'}")
         raise InputError(error.code, "\n".join(f"{where}: {line}" for line in error.message.splitlines())) from error
 
 
@@ -259,11 +285,11 @@ def running_own_model(prepared: ReadySearch) -> Iterator[None]:
         # The user's code may raise anything. No record has been read yet, so its message may be shown.
         raise InputError(
             "model-code-failed",
-            f"{_place_of_model(prepared)}: the model {prepared.experiment.trainable.model} failed on inputs of "
-            f"shape (N, {', '.join(map(str, prepared.about.input_shape))}) with {type(error).__name__}: {error}"
-            f"{_place_in_own_code(error)}. "
-            "`trainable.model` must name a function that takes input_shape and classes and returns a model; see 'A "
-            "model of your own' in docs/experiment.md.",
+            f"{prepared.places.of('trainable.model')}: the model {prepared.experiment.trainable.model} failed on "
+            f"inputs of shape (N, {', '.join(map(str, prepared.about.input_shape))}) with {type(error).__name__}: "
+            f"{error}{_place_in_own_code(error)}. "
+            "Name a function that takes input_shape and classes and returns a model; see 'A model of your own' in "
+            "docs/experiment.md.",
         ) from error
 
 
@@ -279,14 +305,3 @@ def _place_in_own_code(error: Exception) -> str:
         and not any(folder in Path(frame.filename).parents for folder in others)
     ]
     return f" ({own[-1].filename}:{own[-1].lineno}: {own[-1].line})" if own else ""
-
-
-def _place_of_model(prepared: ReadySearch, key: str = "model") -> str:
-    """Return ``file:line: trainable.model``, or the option that set the model. `key` may name the method instead."""
-    try:
-        text = prepared.path.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError):  # the file was read before and has been removed since
-        return f"{prepared.path}: trainable.{key}"
-    document = yamlfile.parse(text, source=str(prepared.path))
-    document.override(prepared.overrides)
-    return f"{document.where(('trainable', key))}: trainable.{key}"

@@ -21,8 +21,7 @@ def remove(sweep: SweepFolder, *, yes: bool) -> str:
     """Remove a sweep that failed, or with `yes` any sweep that does not run, and say what is left.
 
     Raises:
-        InputError: the sweep can be resumed, or has a result, and `yes` is False.
-        TunerError: a process runs the sweep.
+        InputError: a process runs the sweep; or it can be resumed, or has a result, and `yes` is False.
     """
     state = state_of(sweep) if sweep.whole else SweepState.STARTING  # while this process does not hold it
     with hold(sweep):

@@ -34,7 +34,7 @@ def start_file(experiment: Experiment) -> StartFile | None:
     try:
         return read_start(str(absolute_path(start.path)), sha256=start.sha256)
     except HyperparameterError as error:
-        raise InputError(error.code, f"trainable.start: {error.message}") from error
+        raise InputError(error.code, error.message) from error
 
 
 def with_start_hash(experiment: Experiment) -> Experiment:
@@ -60,7 +60,7 @@ def refuse_trained_here(experiment: Experiment, found: StartFile, owners: Sequen
         if table_of(dataset) in tables:
             raise InputError(
                 "start-trained-here",
-                f"trainable.start: {start.path} was trained on {dataset!r}, the data set of this search, as {where} "
+                f"{start.path} was trained on {dataset!r}, the data set of this search, as {where} "
                 "says, so it is not public here. Use weights that none of these records was used for.",
             )
 

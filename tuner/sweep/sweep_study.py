@@ -71,7 +71,10 @@ def check_search(experiment: Experiment, rungs: Sequence[int]) -> None:
             study.tell(trial, 0.5)
     except (TypeError, ValueError, ArithmeticError) as error:
         used = f"sampler {experiment.search.sampler.name} or pruner {experiment.search.pruner.name}"
-        raise InputError("search-option-invalid", f"Optuna refuses the options of {used}: {error}.") from error
+        raise InputError(
+            "search-option-invalid",
+            f"Optuna refuses the options of {used}: {error}. Correct the option; docs/experiment.md lists them.",
+        ) from error
 
 
 def _sampler(

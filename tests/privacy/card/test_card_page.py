@@ -10,9 +10,10 @@ from math import exp, inf, nan
 from typing import Any
 
 import pytest
-from card_fakes import KINDS, IssuedCards, charged
+from card_fakes import FACTS, KINDS, MECHANISM, IssuedCards, charged, open_first
 from hypothesis import given
 from hypothesis import strategies as st
+from ledgers import lease
 
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
@@ -106,6 +107,22 @@ def test_the_page_says_more_committed_than_the_cap_and_splits_that_differ(ledger
     assert "Over the cap" in page
     (line,) = (line for line in page.splitlines() if line.startswith("**Validation splits differ.**"))
     assert "set digits, fraction 0.2, seed 3" in line
+
+
+def test_a_cap_without_an_order_names_none(card: dict[str, Any]) -> None:
+    (line,) = (line for line in render_markdown(card).splitlines() if line.startswith("- cap set by the owner"))
+    assert line == "- cap set by the owner: ε = 20.0, δ = 0.001"
+
+
+@pytest.mark.parametrize(("trials", "several"), [(("a",), False), (("a", "b"), True)])
+def test_one_trial_is_no_choice_from_several(ledger: Ledger, trials: tuple[str, ...], several: bool) -> None:
+    open_first(ledger, filter=TotalSteps(MECHANISM, 1000), epsilon=4.0)
+    for trial in trials:
+        ledger.reserve("first", trial, 120, mechanism=MECHANISM)
+        lease(ledger, "first", trial, 120)
+    status = issue_card(ledger, FACTS)["claim"]["model_alone"]["status"]
+    assert status.startswith("NOT a guarantee")
+    assert ("chosen from several" in status) == several
 
 
 def test_the_page_says_everything_the_json_says(card: dict[str, Any]) -> None:

@@ -59,7 +59,8 @@ def pruner(draft: Draft) -> Iterator[GateFinding]:
     yield from found
     if not found:
         for sentence in pruner_problems(part.name, part.options):
-            yield GateFinding("option-missing", "search.pruner", sentence)
+            rule, _, fix = sentence.partition(". ")
+            yield GateFinding("option-missing", "search.pruner", rule, fix)
 
 
 @gate("search.space")

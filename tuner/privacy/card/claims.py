@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from tuner.privacy.ledger.amounts import amounts
 from tuner.privacy.ledger.history import within_cap
 from tuner.privacy.modes import COMPOSITION, MODES, Mode
 
@@ -107,16 +108,18 @@ class Total:
     @property
     def sentence(self) -> str:
         """What holds for all searches on the data set together, and without a cap how to set one."""
-        so_far = f"{_several(self.searches)} so far, {_amounts(*self.committed)}"
+        so_far = f"{_several(self.searches)} so far, {amounts(*self.committed)}" if self.searches else "no search yet"
         if self.void:
             return f"The TOTAL of {self.dataset} is VOID: its records were used without protection ({so_far})."
+        if self.cap is None and not self.searches:
+            return f"{self.dataset} has no cap and no search yet: each search will add to its total. {self.how_to_cap}"
         if self.cap is None:
             return f"{self.dataset} has no cap: {so_far} in total, and every search adds to it. {self.how_to_cap}"
         if not self.within:
-            return f"ALL searches on {self.dataset}: {so_far} in total, above the cap {_amounts(*self.cap)}."
+            return f"ALL searches on {self.dataset}: {so_far} in total, above the cap {amounts(*self.cap)}."
         if self.order_admits:
             so_far = f"{_several(self.searches)} so far, admitted by its Rényi order"
-        return f"ALL searches on {self.dataset} together: at most {_amounts(*self.cap)}, its cap ({so_far})."
+        return f"ALL searches on {self.dataset} together: at most {amounts(*self.cap)}, its cap ({so_far})."
 
 
 def totals_of_card(budget: Mapping[str, Any]) -> list[Total]:
@@ -147,7 +150,7 @@ def totals_sentence(totals: Sequence[Total]) -> str:
         caps = [each.cap for each in held if each.cap is not None]
         which = f"each of the other {len(held)} blocks" if len(held) < len(totals) else "each block"
         which, whose = (held[0].dataset, "its cap") if len(held) == 1 else (which, "the largest of their caps")
-        most = _amounts(max(epsilon for epsilon, _ in caps), max(delta for _, delta in caps))
+        most = amounts(max(epsilon for epsilon, _ in caps), max(delta for _, delta in caps))
         worst = max(held, key=lambda each: each.committed)
         said.append(f"ALL searches on {which} together: at most {most}, {whose}. {_largest(worst)}.")
     return " ".join([*said, *(each.how_to_cap for each in free[:1])])
@@ -159,7 +162,7 @@ def _names(totals: Sequence[Total]) -> str:
 
 def _largest(total: Total) -> str:
     order = ", admitted by its Rényi order" if total.order_admits else ""
-    return f"Largest total so far: {total.dataset}, {_several(total.searches)}, {_amounts(*total.committed)}{order}"
+    return f"Largest total so far: {total.dataset}, {_several(total.searches)}, {amounts(*total.committed)}{order}"
 
 
 def claim_line(epsilon: float, delta: float, totals: Sequence[Total], *, mode: Mode, unit: str, protected: bool) -> str:
@@ -176,7 +179,7 @@ def claim_line(epsilon: float, delta: float, totals: Sequence[Total], *, mode: M
     capped = bool(totals) and all(total.cap is not None for total in totals)
     what = "charged run" if mode.searches_public else "search"
     whom = unit if protected else mode.record if unit == "record" else f"training {unit}"
-    claimed = f"Claimed: {_amounts(epsilon, delta)} per {whom}, of {'this' if capped else 'ONE'} {what}."
+    claimed = f"Claimed: {amounts(epsilon, delta)} per {whom}, of {'this' if capped else 'ONE'} {what}."
     return f"{claimed} {totals_sentence(totals)}" if totals else claimed
 
 
@@ -191,10 +194,6 @@ def claim_of_card(card: Mapping[str, Any]) -> str:
 
 def _several(searches: int) -> str:
     return "no search" if not searches else "1 search" if searches == 1 else f"{searches} searches"
-
-
-def _amounts(epsilon: float, delta: float) -> str:
-    return f"ε = {epsilon:.10g}, δ = {delta:.10g}"
 
 
 def budget_sentence(budget: BudgetView, *, mode: Mode = COMPOSITION, unit: str = "record") -> str:

@@ -103,10 +103,11 @@ def _meaning(card: Mapping[str, Any]) -> list[str]:
         f"What the {one}s have in common is not hidden, because a model is made to learn it.",
         f"**What ε and δ are.** ε bounds how much {unit} can change the odds of anything that is seen: by a factor of "
         f"at most e^ε, here {odds_factor(epsilon)}. δ is, roughly, the probability that this bound fails: "
-        f"{number(delta)}, or 1 in {math.floor(1 / delta + 1e-6)}. Smaller numbers mean better protection. An example "
-        f"is an observer who knows all other {one}s and must guess whether one {one} was used, when both are equally "
-        f"likely. The guess is right in at most {right} of all cases; 50 % would be a blind guess, and 100 % would be "
-        "no protection. This is a bound for the worst case, not a measured attack.",
+        f"{number(delta)}, or 1 in {math.floor(1 / delta + 1e-6)}. Smaller numbers mean better protection. For "
+        f"example, somebody knows all other {one}s, and wants to know whether one more {one} was used. A coin decided "
+        "that, so a guess is right in 50 % of all cases. After seeing all that is shown, a guess is right in at most "
+        f"{right} of all cases. Without protection it could be 100 %. This is a bound for the worst case, not a "
+        "measured attack.",
         f"**Who is protected.** The unit is {unit}. "
         + (
             f"At most {counted(card['records']['records_per_user'], 'record')} of a user enter any step."

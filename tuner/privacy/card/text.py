@@ -10,6 +10,7 @@ from typing import Any
 
 __all__ = [
     "blocks_text",
+    "cap_text",
     "counted",
     "curve_text",
     "detail",
@@ -86,6 +87,14 @@ def epsilon_and_delta(epsilon: float, delta: float) -> str:
     return f"ε = {number(epsilon)}, δ = {number(delta)}"
 
 
+def cap_text(cap: Mapping[str, Any] | None) -> str:
+    """Return the cap that the owner of a data set has set, on one line."""
+    if cap is None:
+        return "none"
+    order = "" if cap["order"] is None else f", with a Rényi filter of order {plain(cap['order'])}"
+    return f"ε = {plain(cap['epsilon'])}, δ = {plain(cap['delta'])}{order}"
+
+
 def detail(value: Any) -> str:  # noqa: ANN401 - any JSON value
     """Return a value as one line of text with all digits, for the details of the page."""
     if isinstance(value, Mapping) and value:
@@ -119,7 +128,7 @@ def blocks_text(blocks: Sequence[Mapping[str, Any]] | None) -> str:
 def _block(row: Mapping[str, Any]) -> str:
     committed = epsilon_and_delta(row["committed_epsilon"], row["committed_delta"])
     return (
-        f"{plain(row['dataset'])} (cap: {detail(row['cap'])}; committed by all searches on it ({row['searches']}): "
+        f"{plain(row['dataset'])} (cap: {cap_text(row['cap'])}; committed by all searches on it ({row['searches']}): "
         f"{committed}; within the cap: {plain(row['within_cap'])}; void: {voids_text(row['void'])}; validation splits: "
         f"{splits_text(row['validation_splits'])}; last ledger entry {row['head_seq']}, {plain(row['head_hash'])})"
     )

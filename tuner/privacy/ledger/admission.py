@@ -10,6 +10,7 @@ from tuner.errors import BudgetRefusedError, InputError, LedgerError
 from tuner.privacy.accountant.filters import Filter, FixedOrder
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.rdp import require_order
+from tuner.privacy.ledger.amounts import amount, amounts, apart
 from tuner.privacy.ledger.state import Committed, DatasetState, SearchState, exact_sum
 
 __all__ = [
@@ -115,10 +116,10 @@ def admit(
     lacking = unfit((total_epsilon, total_delta), (cap.epsilon, cap.delta), rules=rules)
     raise BudgetRefusedError(
         "dataset-cap-exceeded",
-        f"Data set {state.dataset!r} has a cap of ε = {cap.epsilon!r}, δ = {cap.delta!r}. Its searches have committed "
-        f"ε = {state.committed_epsilon!r}, δ = {state.committed_delta!r}. With {what} the sum would be "
-        f"ε = {float(total_epsilon)!r}, δ = {float(total_delta)!r}. {lacking}.{also} Lower privacy.epsilon or delta, "
-        f"or ask the owner of the data: tune budget set {state.dataset} --epsilon E --delta D.",
+        f"Data set {state.dataset!r} has a cap of {amounts(cap.epsilon, cap.delta)}. Its searches have committed "
+        f"{amounts(state.committed_epsilon, state.committed_delta)}. With {what} the sum would be "
+        f"{amounts(float(total_epsilon), float(total_delta))}. {lacking}.{also} Lower privacy.epsilon or delta, or ask "
+        f"the owner of the data: tune budget set {state.dataset} --epsilon E --delta D.",
     )
 
 
@@ -160,10 +161,11 @@ def require_fit(filter: Filter, epsilon: float, delta: float, whose: str) -> Non
     """Raise `BudgetRefusedError` unless the filter's ε at `delta` is at most `epsilon`. `whose` names the claim."""
     needed = filter.claim(delta)
     if not needed <= epsilon:
+        more, less = apart(needed, epsilon)
         raise BudgetRefusedError(
             "filter-exceeds-claim",
-            f"The filter ({filter.summary}) allows ε = {needed!r} at δ = {delta!r}, but {whose} claim is only "
-            f"ε = {epsilon!r}. Allow fewer steps, or raise epsilon.",
+            f"The filter ({filter.summary}) allows ε = {more} at δ = {amount(delta)}, but {whose} claim is only "
+            f"ε = {less}. Allow fewer steps, or raise epsilon.",
         )
 
 
@@ -252,7 +254,7 @@ def require_dataset(value: object) -> None:
         raise InputError(
             "ledger-name-invalid",
             "`dataset` must be a name without `/`, or TABLE/BLOCK for a block of a growing table (got "
-            f"{value!r}). A block has 1 to 50 letters, digits, dots, hyphens or underscores.",
+            f"{value!r}). A block has 1 to 50 letters, digits, dots, hyphens or underscores. Choose another name.",
         )
 
 
@@ -264,7 +266,7 @@ def unfit(total: tuple[Decimal, Decimal], allowed: tuple[float, float], *, rules
     part = allowed[1] / rules
     over = {"ε": total[0] > exact_sum(allowed[0]), "δ": exact_sum(*[total[1]] * rules) > exact_sum(allowed[1])}
     figures = {"ε": (float(total[0]), allowed[0]), "δ": (float(total[1]), part)}
-    said = {name: " > ".join(_apart(*figures[name])) for name in over if over[name]}
+    said = {name: " > ".join(apart(*figures[name])) for name in over if over[name]}
     if rules > 1 and over["δ"]:
         said["δ"] += " (half of the cap's δ)"
     if len(said) == len(over):
@@ -272,12 +274,6 @@ def unfit(total: tuple[Decimal, Decimal], allowed: tuple[float, float], *, rules
     ((name, figure),) = said.items()
     other = "δ" if name == "ε" else "ε"
     return f"{name} is too large: {figure}; {other} would fit"
-
-
-def _apart(more: float, less: float) -> tuple[str, str]:
-    """Return both numbers as text with 6 digits, or with all digits if 6 digits would make them look equal."""
-    said = f"{more:.6g}", f"{less:.6g}"
-    return said if said[0] != said[1] else (repr(more), repr(less))
 
 
 def _admit_share(state: DatasetState, epsilon: float, delta: float, user: str, what: str) -> None:
@@ -295,9 +291,9 @@ def _admit_share(state: DatasetState, epsilon: float, delta: float, user: str, w
         lacking = unfit((total_epsilon, total_delta), (share.epsilon, share.delta))
         raise BudgetRefusedError(
             "share-exceeded",
-            f"User {user!r} has a share of ε = {share.epsilon!r}, δ = {share.delta!r}{revoked} of data set "
-            f"{state.dataset!r}. The user's searches have committed ε = {float(held.epsilon)!r}, "
-            f"δ = {float(held.delta)!r}. With {what} the sum would be ε = {float(total_epsilon)!r}, "
-            f"δ = {float(total_delta)!r}. {lacking}. Lower privacy.epsilon or delta, or ask the owner of the data: "
+            f"User {user!r} has a share of {amounts(share.epsilon, share.delta)}{revoked} of data set "
+            f"{state.dataset!r}. The user's searches have committed {amounts(float(held.epsilon), float(held.delta))}. "
+            f"With {what} the sum would be {amounts(float(total_epsilon), float(total_delta))}. {lacking}. Lower "
+            "privacy.epsilon or delta, or ask the owner of the data: "
             f"tune budget grant {state.dataset} {user} --epsilon E --delta D.",
         )

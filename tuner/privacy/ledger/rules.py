@@ -14,6 +14,7 @@ from typing import Any
 from tuner.errors import BudgetRefusedError, LedgerCorruptError, TunerError
 from tuner.privacy.accountant.mechanism import require_delta, require_epsilon, require_steps
 from tuner.privacy.ledger.admission import admit, admit_name, require_writer, unfit
+from tuner.privacy.ledger.amounts import amounts
 from tuner.privacy.ledger.blocks import admit_blocks, require_mirrors
 from tuner.privacy.ledger.entries import Entry, entry_hash
 from tuner.privacy.ledger.search_rules import opened, search_after
@@ -144,10 +145,10 @@ def _grant(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
         ]
         raise BudgetRefusedError(
             "shares-exceed-cap",
-            f"The cap of data set {state.dataset!r} is ε = {state.cap.epsilon!r}, δ = {state.cap.delta!r}. Other users "
-            f"hold ε = {float(held[0])!r}, δ = {float(held[1])!r}: each their share, or what their searches have "
-            f"committed if that is more or they have no share. So at most ε = {float(left[0])!r}, "
-            f"δ = {float(left[1])!r} is left for {user!r} (asked for ε = {share.epsilon!r}, δ = {share.delta!r}). "
+            f"The cap of data set {state.dataset!r} is {amounts(state.cap.epsilon, state.cap.delta)}. Other users hold "
+            f"{amounts(float(held[0]), float(held[1]))}: each their share, or what their searches have committed if "
+            f"that is more or they have no share. So at most {amounts(float(left[0]), float(left[1]))} is left for "
+            f"{user!r} (asked for {amounts(share.epsilon, share.delta)}). "
             f"{unfit(total, (state.cap.epsilon, state.cap.delta))}. Grant less, lower another share, or raise the cap.",
         )
     return replace(state, grants=state.grants.with_item(user, share))

@@ -29,7 +29,7 @@ def _value(subject: Subject) -> dict[str, Any]:
         model = {**claim, "status": _WHOLE}
     else:
         tuning = {**claim, "status": "guaranteed: included in the claim, not added to it"}
-        model = {**single, "status": "NOT a guarantee: the model was chosen from several; see the exported trial"}
+        model = {**single, "status": _of_model(subject)}
     also = f" {unit.protected_too}" if protected else ""
     return {
         "statement": f"({found.epsilon!r}, {found.delta!r})-differential privacy for the {unit.protected}{also}, for "
@@ -50,6 +50,13 @@ def _value(subject: Subject) -> dict[str, Any]:
         "views": {"release": "covered", "analyst": "covered", "operator": "not covered: trusted"},
         "accounting": found.filter.accounting,
     }
+
+
+def _of_model(subject: Subject) -> str:
+    """Return why the ε of the exported trial's steps is no guarantee. A sealed search hides whether it had one run."""
+    if not subject.mode.runs_hidden and len(subject.search.trials) == 1:
+        return "NOT a guarantee: the ε of the only trial's steps; the search might have taken all that its cap allows"
+    return "NOT a guarantee: the model was chosen from several; see the exported trial"
 
 
 CLAIM = CardSection(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tuner.privacy.card.sections.section import CardSection, Field, Subject
-from tuner.privacy.card.text import blocks_text, other_searches_text, splits_text, voids_text
+from tuner.privacy.card.text import blocks_text, cap_text, other_searches_text, splits_text, voids_text
 from tuner.privacy.ledger.blocks import table_of
 from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.history import within_cap
@@ -99,7 +99,7 @@ DATASET_BUDGET = CardSection(
         "dataset": Field("data set"),
         "blocks": Field("blocks of a growing table", blocks_text),
         "rule": Field("how the costs of the searches are added up"),
-        "cap": Field("cap set by the owner"),
+        "cap": Field("cap set by the owner", cap_text),
         "searches": Field("searches whose caps count"),
         "committed_epsilon": Field("ε committed"),
         "committed_delta": Field("δ committed"),

@@ -38,7 +38,7 @@ def default_url() -> str:
     return f"sqlite:///{Path(home).expanduser().absolute()}/dp-tuner/ledger.db"
 
 
-def require_folder(url: str, *, made: Path) -> None:
+def require_folder(url: str, *, made: Path | None = None) -> None:
     """Raise an InputError if the URL is malformed, or if the folder of its file does not exist.
 
     A mistyped folder would start a ledger without history. That of the default ledger, and the folder `made` that a
@@ -46,7 +46,7 @@ def require_folder(url: str, *, made: Path) -> None:
     """
     backend = _backend(url)
     folder = backend.folder
-    if not (folder is None or folder.is_dir() or backend.url == default_url() or folder == made.absolute()):
+    if not (folder is None or folder.is_dir() or backend.url == default_url() or (made and folder == made.absolute())):
         raise InputError(
             "ledger-folder-missing",
             f"The ledger's folder {folder} does not exist, so a new ledger there would know no earlier search. "
@@ -64,17 +64,20 @@ def _backend(url: str) -> Backend:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
-        raise InputError(
-            "ledger-url", f"The ledger's URL is malformed (got {hide_password(url)!r}). {_EXAMPLES}"
-        ) from error
+        raise _not_a_url(url) from error
     if parsed.drivername in {"postgresql", "postgresql+psycopg"}:
         return Postgres(url)
     if parsed.get_backend_name() == "sqlite":
         return Sqlite(url)
-    raise InputError(
+    raise _not_a_url(url)
+
+
+def _not_a_url(url: str) -> InputError:
+    """Return the error for an address that is neither of SQLite nor of PostgreSQL. For a path, it writes the URL."""
+    is_path = bool(url.strip()) and "://" not in url and not url.startswith(("sqlite:", "postgresql:"))
+    files = f"sqlite:///{Path(url)} for this file" if is_path else "sqlite:////srv/my.db for the file /srv/my.db"
+    return InputError(
         "ledger-url",
-        f"The ledger must be an SQLite file or a PostgreSQL database (got {hide_password(url)!r}). {_EXAMPLES}",
+        f"A ledger is named by a URL of SQLite or PostgreSQL (got {hide_password(url)!r}). Write {files}, or "
+        "postgresql://user@host/database for a database.",
     )
-
-
-_EXAMPLES = "Write sqlite:///runs/ledger.db or postgresql://user@host/database."
