@@ -32,11 +32,11 @@ from benchmarks.prior.convolutional import (
     DATASETS,
     NetCase,
     NetGrid,
+    capped,
     cases,
     family_fits,
     grid_of,
     loss_at,
-    noise_of_grid,
 )
 from benchmarks.prior.distil import rows_of
 from benchmarks.prior.document import PATH, document, with_convolutional, write
@@ -100,10 +100,10 @@ def measure_convolutional(settings: Settings, results: Results) -> None:
     rows = []
     for name in DATASETS:
         own = [grid for case, grid in grids.items() if case.dataset == name]
-        line = family_fits({case: grid for case, grid in grids.items() if case.dataset != name})
+        most = family_fits({case: grid for case, grid in grids.items() if case.dataset != name})["most"]
         loss = {
             "as a linear model": [loss_at(grid, 0.0) for grid in own],
-            "with the family": [loss_at(grid, line["offset"] + line["noise"] * noise_of_grid(grid)) for grid in own],
+            f"with steps of at most {most:.2g}": [loss_at(grid, capped(grid, most)) for grid in own],
         }
         for way, losses in loss.items():
             found = Figure.mean_of(losses, "%")

@@ -1,12 +1,14 @@
 """Grids of learning rates of convolutional models in random situations, and by how much the prior is off for them.
 
-The formulas of linear models say how the rate falls with noise, steps and size. What is distilled here is a factor of
-the rate for the family, exp(offset + noise · log(1 + r·√T)), fitted to the loss of accuracy as the formulas are.
+The formulas of linear models say how the rate falls with noise, steps and size, and that holds for these models too.
+With little noise, though, steps beyond some length make a network collapse. That length, the largest product of rate
+and clip, is what is distilled here, by the loss of accuracy, as the formulas are.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,14 +17,13 @@ import torch
 
 from benchmarks.prior.records import training_records
 from benchmarks.prior.situations import noise_of
-from search_spaces.prior.features import features
 from search_spaces.prior.recommend import Setting, leaving_out, recommend
 from trainables.charge import NoCharge
 from trainables.data.requests import DatasetRequest, Splits
 from trainables.spec import TrainingSpec
 from trainables.training import PrivateTraining
 
-__all__ = ["DATASETS", "FACTORS", "NetCase", "NetGrid", "cases", "family_fits", "grid_of", "loss_at", "noise_of_grid"]
+__all__ = ["DATASETS", "FACTORS", "NetCase", "NetGrid", "capped", "cases", "family_fits", "grid_of", "loss_at"]
 
 DATASETS = ("mnist", "fashion_mnist", "cifar10_10k2k")
 FACTORS = tuple(2.0**power for power in range(-6, 4))
@@ -119,27 +120,24 @@ def loss_at(grid: NetGrid, log_factor: float) -> float:
 
 
 def family_fits(grids: Mapping[NetCase, NetGrid]) -> dict[str, float]:
-    """Return offset and slope of the family's factor with the least mean loss, and the scatter around it."""
-    weights = {name: 1 / sum(case.dataset == name for case in grids) for name in {case.dataset for case in grids}}
+    """Return the largest product of rate and clip with the least mean loss, and the scatter of the best products."""
+    counts = Counter(case.dataset for case in grids)
 
-    def mean_loss(offset: float, slope: float) -> float:
+    def mean_loss(most: float) -> float:
         total = 0.0
         for case, grid in grids.items():
-            at = offset + slope * noise_of_grid(grid)
-            around = (loss_at(grid, at + shift) for shift in (-0.35, 0.0, 0.35))
-            total += weights[case.dataset] * sum(loss / (1 + loss / 10) for loss in around) / 3
-        return total / len(weights) + 0.1 * (offset**2 + slope**2)
+            around = (loss_at(grid, capped(grid, most) + shift) for shift in (-0.35, 0.0, 0.35))
+            total += sum(loss / (1 + loss / 10) for loss in around) / counts[case.dataset]
+        return total
 
-    points = [(a, b) for a in np.arange(-2.5, 1.01, 0.1) for b in np.arange(-0.2, 0.81, 0.05)]
-    offset, slope = min(points, key=lambda point: mean_loss(*point))
-    residuals = sorted(abs(_best(grid) - offset - slope * noise_of_grid(grid)) for grid in grids.values())
-    two_of_three = residuals[math.ceil(0.683 * len(residuals)) - 1]
-    return {"offset": float(offset), "noise": float(slope), "spread": float(two_of_three)}
+    most = min(np.geomspace(0.25, 32, 57).tolist(), key=mean_loss)
+    residuals = sorted(abs(_best(grid) - capped(grid, most)) for grid in grids.values())
+    return {"most": most, "spread": float(residuals[math.ceil(0.683 * len(residuals)) - 1])}
 
 
-def noise_of_grid(grid: NetGrid) -> float:
-    """Return the feature `noise` of a situation."""
-    return features(**{name: value for name, value in grid.setting.items() if name != "train_size"})["noise"]
+def capped(grid: NetGrid, most: float) -> float:
+    """Return the logarithm of the factor of the linear rate, so that the product of rate and clip is at most `most`."""
+    return min(0.0, math.log(most / (grid.rate * grid.clip)))
 
 
 def _best(grid: NetGrid) -> float:

@@ -13,7 +13,7 @@ from torch import Tensor
 from benchmarks.prior.situations import CLIPS, Measured, Situation
 from search_spaces.prior.features import FEATURES, features
 
-__all__ = ["Fit", "Rows", "family_line", "fit_adam", "fit_sgd", "regret", "rows_of"]
+__all__ = ["Fit", "Rows", "family_of_rates", "fit_adam", "fit_sgd", "regret", "rows_of"]
 
 THEORY: Mapping[str, float] = {"noise": -1.0, "dimension": 0.0, "classes": 0.0}
 """Exponents that the ridge pulls to: the noise of all steps on the weights, rate × noise × √steps, stays what it is."""
@@ -163,11 +163,11 @@ def fit_sgd(rows: Rows, *, rounds: int = 250) -> tuple[Fit, Fit]:
         clip = clip_start + (rows.features - centre)[:, :2] @ clip_slopes
         product = start + (rows.features - centre) @ slopes + member @ offsets
         spread = _spread(rows, product)
-        own = {family: family_line(float(offset)) for family, offset in zip(families, offsets, strict=True)}
+        own = {family: family_of_rates(float(offset)) for family, offset in zip(families, offsets, strict=True)}
         of_product: Fit = {
             "intercept": float(start - centre @ slopes),
             "coefficients": dict(zip(FEATURES, slopes.tolist(), strict=True)),
-            "families": {"linear": family_line(), **own},
+            "families": {"linear": family_of_rates(), **own},
             "unmeasured_family": 1.0,
             "clip": float(follow.clamp(0, 1)),
             "last_weights": of_last_weights(rows, product, clip),
@@ -202,16 +202,16 @@ def fit_adam(rows: Rows, *, rounds: int = 250) -> Fit:
         return {
             "intercept": float(start - centre @ slopes),
             "coefficients": dict(zip(FEATURES, slopes.tolist(), strict=True)),
-            "families": {"linear": family_line()},
+            "families": {"linear": family_of_rates()},
             "unmeasured_family": 1.0,
             "last_weights": of_last_weights(rows, rate, clip),
             "spread": _spread(rows, rate),
         }
 
 
-def family_line(offset: float = 0.0, *, noise: float = 0.0, spread: float = 0.0) -> Fit:
-    """Return by what the rates of a family differ: offset + noise · feature, with more spread."""
-    return {"offset": offset, "noise": noise, "spread": spread}
+def family_of_rates(offset: float = 0.0, *, most: float | None = None, spread: float = 0.0) -> Fit:
+    """Return by what the rates of a family differ: an offset, a largest product of rate and clip, and more spread."""
+    return {"offset": offset, "most": most, "spread": spread}
 
 
 def _robust(loss: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from typing import Any
 
 import search_spaces.prior
 from benchmarks.prior.convolutional import NetCase, NetGrid, family_fits
-from benchmarks.prior.distil import Fit, Rows, family_line, fit_adam, fit_sgd, rows_of
+from benchmarks.prior.distil import Fit, Rows, family_of_rates, fit_adam, fit_sgd, rows_of
 from benchmarks.prior.extras import LENGTHS, LEVELS, Gains, LengthCase, Lengths
 from benchmarks.prior.records import FITTED, SET_ASIDE, checksums
 from benchmarks.prior.situations import Measured, Situation
@@ -76,8 +76,8 @@ def with_convolutional(content: Mapping[str, Any], grids: Mapping[NetCase, NetGr
     for name, fits in (("", found["fits"]), *found["without"].items()):
         own = family_fits({case: grid for case, grid in grids.items() if case.dataset != name})
         formula = fits["rate_times_clip"]
-        own["spread"] = sqrt(max(own["spread"] ** 2 - formula["spread"] ** 2, 0.0))
-        formula["families"]["convolutional"] = family_line(own["offset"], noise=own["noise"], spread=own["spread"])
+        more = sqrt(max(own["spread"] ** 2 - formula["spread"] ** 2, 0.0))
+        formula["families"]["convolutional"] = family_of_rates(most=own["most"], spread=more)
     about = found["provenance"]
     about["families"] = sorted({*about["families"], "convolutional"})
     about["convolutional"] = {

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
-from math import exp, isfinite, log, sqrt
+from math import exp, inf, isfinite, log, sqrt
 from typing import Any, Final
 
 from search_spaces.common import AVERAGED
@@ -180,17 +180,15 @@ def _measured() -> dict[str, Any]:
 def _formula(
     fit: Mapping[str, Any], known: Mapping[str, float], family: str, unknown: float, *, last: bool = False
 ) -> Recommended:
-    """Return exp(intercept + the family's line + Σ coefficient · feature), with the residual spread.
+    """Return exp(intercept + family's offset + Σ coefficient · feature), at most the family's limit, and the spread.
 
-    The line of a family is offset + noise · feature. `last` adds what was measured for the last weights instead of
-    averaged ones.
+    `last` adds what was measured for the last weights instead of averaged ones.
     """
     own = fit.get("families", {}).get(family, {"spread": fit.get("unmeasured_family", 0.0)})
     total = fit["intercept"] + sum(value * known[name] for name, value in fit["coefficients"].items())
-    total += own.get("offset", 0.0) + own.get("noise", 0.0) * known["noise"]
-    total += fit["last_weights"] if last else 0.0
+    total += own.get("offset", 0.0) + (fit["last_weights"] if last else 0.0)
     spread = sqrt(fit["spread"] ** 2 + own["spread"] ** 2 + unknown**2)
-    return Recommended(value=exp(min(max(total, -50.0), 50.0)), spread=spread)
+    return Recommended(value=min(exp(min(max(total, -50.0), 50.0)), own.get("most") or inf), spread=spread)
 
 
 def _within(name: str, found: Recommended) -> Recommended:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 
+from benchmarks.prior.convolutional import DATASETS, FACTORS, NetCase, NetGrid, family_fits
 from benchmarks.prior.distil import Rows, fit_sgd, regret
 from benchmarks.prior.records import FITTED, SET_ASIDE
 from benchmarks.prior.situations import CLIPS, PRODUCTS, situations
@@ -92,3 +94,24 @@ def test_a_fit_finds_the_top_of_made_up_curves() -> None:
 def test_the_data_sets_set_aside_are_never_fitted() -> None:
     assert not set(FITTED) & set(SET_ASIDE)
     assert {each.dataset for each in situations(1000)} == set(FITTED)
+
+
+def _grids(best: Callable[[float], float]) -> dict[NetCase, NetGrid]:
+    """Return made-up grids, whose accuracy falls with the distance from a best product of rate and clip."""
+    found = {}
+    for seed, product in enumerate((0.1, 0.5, 2.0, 8.0)):
+        away = [abs(math.log(product * factor / best(product))) for factor in FACTORS]
+        found[NetCase(dataset=DATASETS[seed % 2], seed=seed)] = NetGrid(
+            model="tutorial_cnn",
+            setting={},
+            clip=0.5,
+            rate=product / 0.5,
+            accuracies=tuple(90 - 9 * each for each in away),
+        )
+    return found
+
+
+def test_a_family_gets_the_length_that_its_steps_bear() -> None:
+    assert 0.7 < family_fits(_grids(lambda product: min(product, 1.0)))["most"] < 1.4
+    unlimited = family_fits(_grids(lambda product: product))["most"]
+    assert unlimited > 8, "the control: models that are as linear ones"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from search_spaces import DomainError
 from search_spaces.errors import EXPLANATIONS
-from search_spaces.prior import FAMILIES, Setting, leaving_out, provenance, recommend
+from search_spaces.prior import FAMILIES, Setting, is_measured, leaving_out, provenance, recommend
 
 NAMES = {
     "learning_rate",
@@ -90,6 +90,17 @@ def test_last_weights_need_a_lower_rate_than_averaged_ones() -> None:
     assert recommend(MNIST) == averaged
     assert last["learning_rate"].value < averaged["learning_rate"].value
     assert last["max_grad_norm"] == averaged["max_grad_norm"]
+
+
+def test_convolutional_models_take_no_longer_steps_than_they_bear() -> None:
+    def step(family: str, noise: float) -> float:
+        found = recommend(replace(MNIST, family=family, noise_multiplier=noise))
+        return found["learning_rate"].value * found["max_grad_norm"].value
+
+    assert step("convolutional", 0.3) < 3 < step("linear", 0.3)
+    assert step("convolutional", 50.0) == step("linear", 50.0)
+    assert is_measured("convolutional", optimizer="sgd")
+    assert not is_measured("convolutional", optimizer="adam")
 
 
 def test_a_data_set_can_be_left_out() -> None:
