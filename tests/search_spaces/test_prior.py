@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from search_spaces import DomainError
 from search_spaces.errors import EXPLANATIONS
-from search_spaces.prior import FAMILIES, Setting, is_measured, leaving_out, provenance, recommend
+from search_spaces.prior import FAMILIES, Setting, leaving_out, provenance, recommend
 
 NAMES = {
     "learning_rate",
@@ -99,8 +99,6 @@ def test_convolutional_models_take_no_longer_steps_than_they_bear() -> None:
 
     assert step("convolutional", 0.3) < 3 < step("linear", 0.3)
     assert step("convolutional", 50.0) == step("linear", 50.0)
-    assert is_measured("convolutional", optimizer="sgd")
-    assert not is_measured("convolutional", optimizer="adam")
 
 
 def test_a_data_set_can_be_left_out() -> None:

@@ -16,7 +16,7 @@ from search_spaces import MINIMA, PARAMETERS, DomainError, Fixed, parse_domain
 from search_spaces.common import AVERAGED
 from search_spaces.domains import is_number
 from search_spaces.optimizers import NOISE_FLOOR, OPTIMIZER, SGD
-from search_spaces.prior import Recommended, Setting, is_measured, recommend
+from search_spaces.prior import Recommended, Setting, recommend
 from search_spaces.schedules import GEN
 from trainables.data import info, public_train_size
 from trainables.errors import DatasetError
@@ -118,8 +118,8 @@ def optimizers_of(raw: Mapping[str, object], experiment: Experiment) -> tuple[st
 def _found(raw: Mapping[str, object], experiment: Experiment, optimizer: str) -> dict[str, _Range]:
     """Return the ranges of the parameters that the prior fills in, with this optimizer."""
     known = recommended(raw, experiment, optimizer=optimizer)
-    measured = is_measured(family_of(experiment.trainable.model), optimizer=optimizer)
-    reached = {} if measured or optimizer not in _PUBLISHED else {"learning_rate": _PUBLISHED[optimizer]}
+    linear = family_of(experiment.trainable.model) == "linear"  # it was measured for each optimizer
+    reached = {} if linear or optimizer not in _PUBLISHED else {"learning_rate": _PUBLISHED[optimizer]}
     return {name: _Range.around(known[name], reached.get(name)) for name in _FILLED if name in known}
 
 
