@@ -57,6 +57,14 @@ def test_names_cannot_write_into_the_page_and_nothing_is_loaded(changes: dict[st
     assert "<script" not in page
 
 
+def test_the_guarantee_is_not_rounded_down() -> None:
+    cap = {"epsilon": 1.2345674, "delta": 1e-5}
+    said = page_words(cap=cap, guarantee=cap)
+    assert "guarantee (the cap) ε = 1.2345674" in said
+    assert "The cap is ε = 1.2345674 at" in said
+    assert "1.23457" not in said
+
+
 def test_every_entry_of_the_ledger_is_on_the_page() -> None:
     pair = {"epsilon": 0.375, "delta": 3e-7}
     first, second = {**values()["searches"][0]}, {**values()["searches"][0]}

@@ -34,6 +34,14 @@ def test_the_front_has_the_sweeps_that_no_cheaper_one_beats() -> None:
     }  # fmt: skip
 
 
+def test_no_guarantee_is_rounded_down() -> None:
+    page, drawn = without_scripts(compare_page([of(1.23449, 0.7, "a"), of(3.0, 0.8, "b")]))
+    assert "1.23449" in page
+    (front,) = [each for each in drawn if each["name"] == "score against guaranteed ε"]
+    assert front["layout"]["xaxis"]["ticktext"] == ["1.23449", "3"]
+    assert "guaranteed ε 1.23449 of" in front["data"][1]["hovertext"][0]
+
+
 def test_sweeps_with_one_guarantee_are_next_to_each_other_and_differ_in_shape() -> None:
     marks = chart("score against guaranteed ε", of(2.0, 0.8, "b"), of(2.0, 0.7, "a"), of(8.0, 0.75, "c"))["data"][1:]
     places = [each["x"][0] for each in marks]

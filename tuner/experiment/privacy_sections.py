@@ -96,8 +96,9 @@ class PrivacySection(Section):
         runs: the hidden number of runs of `accounting: selection`.
         release: the noisy copy of `accounting: release`.
         votes: the labels of `accounting: votes`.
-        purpose: what the search is for, one line. The ledger keeps it for the data protection officer.
-        contact: who answers questions about the search, for example a mail address. The ledger keeps it too.
+        purpose: what the search is for, one line. The ledger keeps it for ever, for the data protection officer.
+        contact: who answers questions about the search. The ledger keeps it for ever, so prefer the mail address of a
+            role to that of a person.
         private: false is for studies without privacy, whose models cannot be exported as private.
         noise_seed: seed of the noise, allowed only with `private: false`.
     """

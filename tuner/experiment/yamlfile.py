@@ -15,6 +15,7 @@ import yaml
 
 from search_spaces.domains import as_yaml
 from tuner.errors import Problem
+from tuner.passwords import hide_password
 
 __all__ = ["Document", "Path", "dump", "parse"]
 
@@ -91,7 +92,8 @@ class Document:
     def override(self, options: Sequence[str]) -> None:
         """Apply ``--set path.to.key=value`` options in their order. Each value is read as YAML."""
         for number, option in enumerate(options):
-            self._override(option, _Place(f"--set {' '.join(option.split())}", _FIRST_OPTION + number))
+            shown = hide_password(" ".join(option.split()))
+            self._override(option, _Place(f"--set {shown}", _FIRST_OPTION + number))
 
     def _line(self, number: int) -> _Place:
         return _Place(f"{self.source}:{number}", number)

@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tuner.figures import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED
+from tuner.privacy.ledger.amounts import amount
 from tuner.report.charts import Chart, Reports, hover, key, line, look, make_chart, marks, widen
 from tuner.report.wording import format_value, plural
 from tuner.study.best import is_better
@@ -51,7 +52,7 @@ def guarantees_chart(reports: Reports) -> Chart | None:
         symbol, colour, _ = look(reports, report, winner, star=False)
         x = epsilon + apart * (beside[epsilon] - (many[epsilon] - 1) / 2)
         beside[epsilon] += 1
-        said = [report.sweep, f"guaranteed ε {format_value(epsilon)} of the whole search"]
+        said = [report.sweep, f"guaranteed ε {amount(epsilon)} of the whole search"]
         traces.append(
             {
                 "mode": "markers",
@@ -66,7 +67,7 @@ def guarantees_chart(reports: Reports) -> Chart | None:
         )
     chart = make_chart("score against guaranteed ε", traces, x="guaranteed ε of the whole search", y=reports[0].metric)
     if len(many) <= _TICKS:
-        chart["layout"]["xaxis"] |= {"tickvals": list(many), "ticktext": list(map(format_value, many))}
+        chart["layout"]["xaxis"] |= {"tickvals": list(many), "ticktext": list(map(amount, many))}
     chart["note"] = "Each mark is the winner of a sweep. Vertical lines are standard errors."
     if max(many.values()) > 1:
         chart["note"] += " Sweeps with the same ε are drawn next to each other."

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tuner.figures import PURPLE, RED, WIDE, new_figure, styled
+from tuner.privacy.ledger.amounts import amount
+from tuner.privacy.ledger.history import room
 from tuner.report.budget_text import amounts_text, share_in_force
 from tuner.report.pages import page_from, page_picture
 
@@ -75,7 +77,7 @@ def budget_chart(points: Sequence[Point]) -> Figure | None:
         )
         axes.barh(row, added, left=base, height=0.7, **style)
         axes.annotate(
-            f"{point.committed:g}",
+            amount(point.committed),
             (max(point.committed, base), row),
             xytext=(5, 0),
             textcoords="offset points",
@@ -138,7 +140,7 @@ def _boxes(values: Values) -> list[tuple[str, str, list[str]]]:
 def _headline(amounts: Amounts | None) -> tuple[str, list[str]]:
     if amounts is None:
         return "–", ["without a cap"]
-    return f"ε = {amounts['epsilon']:g}", [f"at δ = {amounts['delta']:g}"]
+    return f"ε = {amount(amounts['epsilon'])}", [f"at δ = {amount(amounts['delta'])}"]
 
 
 def _bars(values: Values) -> list[tuple[str, list[tuple[str, float, str]], str]]:
@@ -146,14 +148,14 @@ def _bars(values: Values) -> list[tuple[str, list[tuple[str, float, str]], str]]
     cap = values["cap"]
     if cap is None:
         return []
-    whole, total = f"the cap, ε = {cap['epsilon']:g}", values["committed"]["epsilon"]
+    whole, total = f"the cap, ε = {amount(cap['epsilon'])}", values["committed"]["epsilon"]
     most = max(cap["epsilon"], total)
     bars = [
         (
             "All searches together",
             [
-                ("committed", total / most, f"ε = {total:g}"),
-                ("left", 1 - total / most, f"ε = {max(most - total, 0):g}"),
+                ("committed", total / most, f"ε = {amount(total)}"),
+                ("left", 1 - total / most, f"ε = {amount(room(most, total))}"),
             ],
             whole,
         )
@@ -161,10 +163,10 @@ def _bars(values: Values) -> list[tuple[str, list[tuple[str, float, str]], str]]
     for share in values["shares"] if values["divided"] else ():
         used = share["committed"]["epsilon"]
         granted = share["granted"]["epsilon"] if share["granted"] else 0.0
-        rest = max(granted - used, 0.0)
+        rest = room(granted, used)
         parts = [
-            ("committed", min(used / most, 1.0), f"ε = {used:g}"),
-            ("granted", min(rest / most, 1.0), f"and not used: ε = {rest:g}"),
+            ("committed", min(used / most, 1.0), f"ε = {amount(used)}"),
+            ("granted", min(rest / most, 1.0), f"and not used: ε = {amount(rest)}"),
         ]
         bars.append((share["user"], parts, whole))
     return bars
@@ -178,7 +180,7 @@ def _share_cells(share: Values) -> list[str]:
 
 
 def _amount_cells(amounts: Amounts | None) -> list[str]:
-    return ["–", "–"] if amounts is None else [f"{amounts['epsilon']:g}", f"{amounts['delta']:g}"]
+    return ["–", "–"] if amounts is None else [amount(amounts["epsilon"]), amount(amounts["delta"])]
 
 
 def _search_cells(search: Values) -> list[str]:
@@ -193,8 +195,8 @@ def _search_cells(search: Values) -> list[str]:
         search["user"] or "not recorded",
         "; ".join(words for words in (search["purpose"], search["contact"]) if words) or "not stated",
         search["unit"],
-        f"{search['epsilon']:g}",
-        f"{search['delta']:g}",
+        amount(search["epsilon"]),
+        amount(search["delta"]),
         search["opened"],
         search["status"],
         "–" if hidden else str(search["trials"]),
@@ -204,12 +206,12 @@ def _search_cells(search: Values) -> list[str]:
 
 def _history_cells(line: Values) -> list[str]:
     epsilon, delta = line["committed"]
-    return [line["time"], line["search"] or "–", line["user"] or "–", line["text"], f"{epsilon:g}", f"{delta:g}"]
+    return [line["time"], line["search"] or "–", line["user"] or "–", line["text"], amount(epsilon), amount(delta)]
 
 
 def _ledger_facts(values: Values) -> list[tuple[str, str]]:
     odometer, entries = values["odometer"], values["entries"]
-    spent = f"ε = {odometer['epsilon_spent']:.4g} at δ = {odometer['delta']:g}"
+    spent = f"ε = {odometer['epsilon_spent']:.4g} at δ = {amount(odometer['delta'])}"
     return [
         ("chain of the ledger", f"checked from the first entry and found unbroken, on {values['made']} UTC"),
         ("entries", _HIDDEN if entries is None else str(entries)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tuner.privacy.ledger.amounts import amounts
 from tuner.report.wording import plural
 
 _FIRST = "The claim of a search is of that ONE search. Only a data set's cap bounds all of its searches together."
@@ -97,6 +98,6 @@ def _search_text(search: dict[str, Any]) -> str:
     return f"{text}  {plural(search['trials'], 'trial')}, {steps} steps; {search['cap_text']}{note}"
 
 
-def amounts_text(amounts: Mapping[str, Any]) -> str:
+def amounts_text(pair: Mapping[str, Any]) -> str:
     """Return an ε and a δ as text."""
-    return f"ε = {amounts['epsilon']:g}, δ = {amounts['delta']:g}"
+    return amounts(pair["epsilon"], pair["delta"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tuner.privacy.ledger.amounts import amount
 from tuner.recorder.records import flatten
 from tuner.report.budget_charts import epsilon_chart, guarantees_chart
 from tuner.report.charts import Chart, learning_curves, scores_chart
@@ -72,8 +73,8 @@ def _row(report: SweepReport) -> tuple[str, ...]:
         report.sweep,
         report.state,
         report.subtitle,
-        "not private" if budget is None else format_value(budget.epsilon_cap),
-        "–" if budget is None else format_value(budget.delta),
+        "not private" if budget is None else amount(budget.epsilon_cap),
+        "–" if budget is None else amount(budget.delta),
         "sealed" if report.runs_hidden else f"{report.ended} of {report.trials_planned}",
         "–" if winner is None else f"{report.metric} {with_error(winner.score, winner.error)}",
         "–" if winner is None else ", ".join(f"{name} {format_value(value)}" for name, value in _own(report, winner)),

@@ -13,6 +13,7 @@ from tuner.experiment import Experiment, load_experiment
 from tuner.plan.plan import Plan, plan_from
 from tuner.privacy.accountant.filters import OneRelease, VotedLabels
 from tuner.privacy.card.claims import NOTHING_CLAIMED, PUBLIC_SEARCH, Total, claim_line, release_claim
+from tuner.privacy.ledger.amounts import amounts
 from tuner.privacy.ledger.history import void_text
 from tuner.privacy.ledger.stores import default_url
 from tuner.report.curve_watch import curves_of_sweep
@@ -84,8 +85,8 @@ def ledger_option(url: str) -> str:
 def dataset_line(state: DatasetState) -> str:
     """Return the committed total of all searches on a data set, and the data set's cap, as text."""
     counted = sum(search.counts for search in state.searches)
-    cap = f"cap ε = {state.cap.epsilon:g}, δ = {state.cap.delta:g}" if state.cap else "no cap set"
-    committed = f"committed ε = {state.committed_epsilon:g}, δ = {state.committed_delta:g}"
+    cap = f"cap {amounts(state.cap.epsilon, state.cap.delta)}" if state.cap else "no cap set"
+    committed = f"committed {amounts(state.committed_epsilon, state.committed_delta)}"
     void = "".join(f"; {void_text(void)}" for void in state.voids)
     return f"{plural(counted, 'search')}, {committed}; {cap}{void}"
 

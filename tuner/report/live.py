@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.privacy.card.claims import budget_sentence
+from tuner.privacy.ledger.amounts import amount
 from tuner.report.text import NOT_PRIVATE, budget_bar, guarantee_text
 from tuner.report.text import console as standard_console
 from tuner.report.trial_row import TrialRow, best_row, varying_parameters
@@ -345,7 +346,7 @@ def _name(trial: TrialRow | TrialView) -> str:
 
 
 def _budget_row(name: str, budget: BudgetView, bar: int) -> Text:
-    numbers = f"  ε spent {format_value(budget.epsilon_spent)} (odometer), cap {format_value(budget.epsilon_cap)}"
+    numbers = f"  ε spent {format_value(budget.epsilon_spent)} (odometer), cap {amount(budget.epsilon_cap)}"
     return Text(f"{name:<8}", "bold") + budget_bar(budget, width=bar) + Text(numbers)
 
 

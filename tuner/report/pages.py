@@ -9,6 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from tuner.figures import data_uri, svg_text
+from tuner.privacy.ledger.amounts import amount
 from tuner.report.wording import format_value, with_error
 
 if TYPE_CHECKING:
@@ -38,9 +39,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(
-        value=format_value, with_error=with_error, breakable=_breakable, general=lambda number: f"{number:g}"
-    )
+    environment.filters.update(value=format_value, with_error=with_error, breakable=_breakable, general=amount)
     return environment
 
 

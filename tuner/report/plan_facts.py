@@ -14,6 +14,7 @@ from tuner.experiment.prior import optimizers_of, recommended
 from tuner.plan.probes import probe_error
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder
 from tuner.privacy.card.claims import guarantee_words
+from tuner.privacy.ledger.amounts import amounts
 from tuner.report.facts import dataset_line
 from tuner.report.plan_modes import MODE_ROWS
 from tuner.report.text import PlanTable, PlanText
@@ -89,7 +90,7 @@ def plan_text(
         facts += [(f"{block.removeprefix(' of ') or 'data set'} so far", dataset_line(dataset))]
         if not plan.mode.on_release:  # a stored release may be used again at no cost
             epsilon, delta = dataset.committed_epsilon + plan.epsilon, dataset.committed_delta + plan.delta
-            facts.append(("with this search", f"committed ε = {epsilon:g}, δ = {delta:g}"))
+            facts.append(("with this search", f"committed {amounts(epsilon, delta)}"))
         facts += _share(dataset, user, block)
     if wall_time:
         facts.append(("wall time", wall_time))
@@ -234,7 +235,7 @@ def _share(dataset: DatasetState, user: str, block: str) -> Iterator[tuple[str, 
     said = "none: the cap is divided, and a user without a share can start no search"
     if line is not None and line.granted is not None and line.left is not None:
         (epsilon, delta), left = line.granted, line.left
-        said = f"granted ε = {epsilon:g}, δ = {delta:g}; left ε = {left[0]:g}, δ = {left[1]:g}"
+        said = f"granted {amounts(epsilon, delta)}; left {amounts(*left)}"
         if not epsilon:
             said = "revoked: you can start no search until a share is granted"
     yield f"your share ({user}){block}", said

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.errors import LedgerError
+from tuner.privacy.ledger.amounts import amount
 from tuner.report.trial_row import TrialRow
 from tuner.report.wording import format_value, plural
 from tuner.study.best import is_better
@@ -76,7 +77,7 @@ class Spending:
         if self.with_epsilon and self.cap is not None and self.delta is not None:
             said.append(
                 "“Spent so far” is an estimate for information (the odometer). The guarantee is the cap: "
-                f"ε = {self.cap:.10g} at δ = {self.delta:.10g}."
+                f"ε = {amount(self.cap)} at δ = {amount(self.delta)}."
             )
             if saved and last.whole_epsilon is not None and last.whole_epsilon > self.cap:
                 said.append("If all trials had run to their end, they would not have fit under the cap.")

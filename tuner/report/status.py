@@ -15,6 +15,7 @@ import click
 
 from tuner.errors import InputError, TunerError
 from tuner.files import require_page_path, write_text
+from tuner.privacy.ledger.amounts import amount
 from tuner.report.facts import read_sweep
 from tuner.report.sweep_report import SweepReport
 from tuner.report.wording import (
@@ -136,7 +137,7 @@ def _state_line(sweep: dict[str, Any]) -> str:
         return f"{counts}  {score}"
     cap = budget["step_cap"]
     spent = f"{budget['spent_steps']}{f'/{cap}' if cap else ''} steps"
-    return f"{counts}  {score}  {spent}, cap ε = {budget['epsilon_cap']:g}"
+    return f"{counts}  {score}  {spent}, cap ε = {amount(budget['epsilon_cap'])}"
 
 
 def trial_values(sweep: SweepFolder, trial: str | None) -> dict[str, Any]:

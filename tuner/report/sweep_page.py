@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from tuner.privacy.ledger.amounts import amount
 from tuner.report.budget_charts import charges_chart, epsilon_chart, price_chart, spending_chart
 from tuner.report.card_html import card_html
 from tuner.report.charts import learning_curves, ranking_chart, scores_chart
@@ -110,7 +111,7 @@ def _boxes(report: SweepReport) -> list[tuple[str, str, list[str]]]:
     cap, remarks_of_cap = "none", ["nothing charged" if report.claim else "not private"]
     if report.budget is not None:
         covers = "for the winner alone" if report.runs_hidden else "for the whole search"
-        cap, remarks_of_cap = f"{report.budget.epsilon_cap:.10g}", [f"at δ = {report.budget.delta:.10g}", covers]
+        cap, remarks_of_cap = amount(report.budget.epsilon_cap), [f"at δ = {amount(report.budget.delta)}", covers]
     remarks = []
     if report.runs_hidden and best is None:
         remarks.append(report.without_winner)

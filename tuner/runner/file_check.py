@@ -13,6 +13,7 @@ from trainables.errors import TrainableError
 from tuner.errors import TunerError
 from tuner.experiment import find_file, load_experiment
 from tuner.experiment.places import Places
+from tuner.passwords import hide_password
 from tuner.plan.shapes import rung_steps
 from tuner.sweep.addresses import check_addresses
 from tuner.sweep.sweep_study import check_search
@@ -53,7 +54,7 @@ def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
         with places.at("search"):
             check_search(experiment, rung_steps(experiment.search.rungs, _MANY_STEPS))
     except (TunerError, TrainableError, DomainError) as error:
-        return CheckedFile(valid=False, text=f"error: {error}")
+        return CheckedFile(valid=False, text=hide_password(f"error: {error}"))
     warnings = (*experiment.warnings(), *missing_data(experiment, experiment.dataset_request()))
     return CheckedFile(
         valid=True, text=f"{path}: valid", warnings=tuple(f"{path}: warning: {warning}" for warning in warnings)

@@ -24,6 +24,12 @@ def test_the_largest_cap_and_the_largest_total_are_named() -> None:
     assert totals_sentence([A]) == A.sentence
 
 
+def test_records_of_a_void_total_were_used_even_if_no_search_counts() -> None:
+    said = replace(VOID, searches=0, committed=(0.0, 0.0)).sentence
+    assert "used without protection (no search that counts)" in said
+    assert "no search yet" not in said
+
+
 @pytest.mark.parametrize(
     ("bad", "words"),
     [

@@ -74,7 +74,7 @@ NO_LEDGERS = [
     "sqlite://", "sqlite:///:memory:", "sqlite:///a.db?mode=ro", "sqlite://host/a.db",
     "postgresql://me@host/", "postgresql://me@host", "postgresql+psycopg2://me:secret@host/db",
     "postgresql://me@one,two/db", "postgresql://me@/db?host=one&host=two", "postgresql://me@/db?host=one,two",
-    "postgresql://me@host/db?sslpassword=secret", "postgresql://me:secret@host:port/db",
+    "me@host/db?password=secret", "postgresql://me@host/db?sslpassword=secret", "postgresql://me:secret@host:port/db",
     "postgresql://me@host/db?options=-csynchronous_commit%3Doff",
 ]  # fmt: skip
 PASSWORDS = ["postgresql://me:secret@host/db", "postgresql://me@host/db?password=secret"]

@@ -110,7 +110,8 @@ class Total:
         """What holds for all searches on the data set together, and without a cap how to set one."""
         so_far = f"{_several(self.searches)} so far, {amounts(*self.committed)}" if self.searches else "no search yet"
         if self.void:
-            return f"The TOTAL of {self.dataset} is VOID: its records were used without protection ({so_far})."
+            counted = so_far if self.searches else "no search that counts"
+            return f"The TOTAL of {self.dataset} is VOID: its records were used without protection ({counted})."
         if self.cap is None and not self.searches:
             return f"{self.dataset} has no cap and no search yet: each search will add to its total. {self.how_to_cap}"
         if self.cap is None:

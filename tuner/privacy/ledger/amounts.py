@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from math import isclose
+
 __all__ = ["amount", "amounts", "apart"]
+
+_ROUNDING = 1e-13  # of a number: more than the rounding errors of the sum of a ledger's claims
 
 
 def amount(value: float) -> str:
-    """Return a number with at most 10 significant digits. That hides the rounding error of a sum, and little else."""
-    return f"{value:.10g}"
+    """Return a number with at most 10 significant digits, or with all if 10 would say more than hide a rounding error.
+
+    A claim that is shown must not be smaller than the claim that is charged.
+    """
+    short = f"{value:.10g}"
+    return short if isclose(float(short), value, rel_tol=_ROUNDING) else repr(value)
 
 
 def amounts(epsilon: float, delta: float) -> str:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from tuner.errors import BudgetRefusedError
 from tuner.privacy.ledger.admission import admit
+from tuner.privacy.ledger.amounts import amounts
 from tuner.privacy.ledger.entries import Entry
 from tuner.privacy.ledger.state import DatasetCap, DatasetState, SearchState, Void, exact_sum
 
@@ -237,11 +238,11 @@ def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | N
     """Return the event's kind, its description and its search; None if the history does not show the entry."""
     data = entry.data
     if entry.kind == "cap":
-        return "cap", f"The cap was set to ε = {data['epsilon']:g}, δ = {data['delta']:g}: {rule(state.cap)}.", None
+        return "cap", f"The cap was set to {amounts(data['epsilon'], data['delta'])}: {rule(state.cap)}.", None
     if entry.kind == "grant":
         if not data["epsilon"]:
             return "share", f"The share of {data['user']} was revoked.", None
-        return "share", f"{data['user']} was granted a share of ε = {data['epsilon']:g}, δ = {data['delta']:g}.", None
+        return "share", f"{data['user']} was granted a share of {amounts(data['epsilon'], data['delta'])}.", None
     if entry.kind == "public":
         return "public", "Records were entered under this name as public, so that searches may use them freely.", None
     if entry.kind == "void":
@@ -269,14 +270,14 @@ def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | N
 
 
 def _opened(search: SearchState) -> str:
-    text = f"Opened with the claim ε = {search.epsilon:g}, δ = {search.delta:g} for each {search.unit}"
+    text = f"Opened with the claim {amounts(search.epsilon, search.delta)} for each {search.unit}"
     if search.mirror_of is not None:
         text += f"; the part on this block of {search.mirror_of}, whose whole claim counts on each of its blocks"
     if search.hides_runs:
         return f"{text}. Sealed: only the best of a hidden number of runs is released. No later event is shown."
     if search.validation_claim is not None:
         epsilon, delta = search.validation_claim
-        text += f"; for each validation {search.unit} ε = {epsilon:g}, δ = {delta:g}"
+        text += f"; for each validation {search.unit} {amounts(epsilon, delta)}"
     return f"{text}. Limit: {search.filter.summary}."
 
 

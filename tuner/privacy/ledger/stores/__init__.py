@@ -74,7 +74,9 @@ def _backend(url: str) -> Backend:
 
 def _not_a_url(url: str) -> InputError:
     """Return the error for an address that is neither of SQLite nor of PostgreSQL. For a path, it writes the URL."""
-    is_path = bool(url.strip()) and "://" not in url and not url.startswith(("sqlite:", "postgresql:"))
+    # The part after an @ or a ? may be a password, which the URL for the file would repeat.
+    is_path = bool(url.strip()) and not url.startswith(("sqlite:", "postgresql:"))
+    is_path = is_path and not any(mark in url for mark in ("://", "@", "?"))
     files = f"sqlite:///{Path(url)} for this file" if is_path else "sqlite:////srv/my.db for the file /srv/my.db"
     return InputError(
         "ledger-url",
