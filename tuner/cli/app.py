@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import difflib
+import gc
 import sys
 from typing import Any
 
@@ -17,7 +19,7 @@ from tuner.errors import InputError, SweepInterrupted, TunerError, disk_full, is
 from tuner.passwords import hide_password
 from tuner.signals import end_as_ctrl_c, exit_code
 
-__all__ = ["cli", "main"]
+__all__ = ["SHORT", "cli", "main"]
 
 
 class Commands(click.Group):
@@ -129,7 +131,15 @@ for _command in (  # in the order of the help page
     cli.add_command(_command)
 
 
+SHORT = ("validate", "plan", "status", "show", "ls", "explain")
+"""Commands that end within seconds, and so without the need to collect garbage. It takes a tenth of their time."""
+
+
 def main() -> None:
     """Run the program: the entry point of `tune`, `dp-tune` and `python -m tuner`."""
     end_as_ctrl_c()
+    # Before the interpreter ends, it would search all modules for garbage. With torch this takes a third of a second.
+    atexit.register(gc.freeze)
+    if set(sys.argv[1:2]) & set(SHORT):
+        gc.disable()
     cli.main(prog_name="tune")
