@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import replace
 
@@ -27,6 +28,8 @@ def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[
         steps: number of timed steps.
         at_most: time limit in seconds for all steps. After this time, no further step starts.
     """
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        gc.collect()  # what an earlier call left on the accelerator: the command `plan` collects nothing by itself
     splits = random_splits(spec, samples=_BATCHES * spec.batch_size)
     threads = torch.get_num_threads()
     seconds: list[float] = []
