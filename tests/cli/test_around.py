@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from command_fakes import Tune
 
+from tuner.cli.app import SHORT, cli
 from tuner.experiment import shipped
 
-HEAVY = ("torch", "ray", "mlflow", "optuna", "sklearn", "dp_accounting", "numpy")
+HEAVY = ("torch", "ray", "mlflow", "optuna", "sklearn", "dp_accounting", "numpy", "scipy", "sqlalchemy")
 
 
-@pytest.mark.parametrize("words", [["--help"], ["budget", "set", "--help"]])
-def test_help_imports_nothing_heavy(tmp_path: Path, words: list[str]) -> None:
+def imported(folder: Path, *words: str) -> tuple[int, list[str]]:
+    """Return the exit code of a command in a new process, and which heavy libraries it imported."""
     code = (
         "import sys, json\n"
         "from tuner.cli.app import main\n"
@@ -24,8 +25,29 @@ def test_help_imports_nothing_heavy(tmp_path: Path, words: list[str]) -> None:
         "try:\n    main()\nexcept SystemExit as end:\n    status = end.code\n"
         f"print(json.dumps([status, [name for name in {HEAVY!r} if name in sys.modules]]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert json.loads(done.stdout.splitlines()[-1]) == [0, []]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=folder)
+    status, found = json.loads(done.stdout.splitlines()[-1])
+    return status, found
+
+
+@pytest.mark.parametrize("words", [["--help"], ["budget", "set", "--help"]])
+def test_help_imports_nothing_heavy(tmp_path: Path, words: list[str]) -> None:
+    assert imported(tmp_path, *words) == (0, [])
+
+
+@pytest.mark.parametrize("name", ["mnist_dplis", "cifar100_transfer"])  # the samplers unimodal and surrogate
+def test_checking_a_file_imports_only_optuna(tmp_path: Path, name: str) -> None:
+    assert imported(tmp_path, "validate", name) == (0, ["optuna", "numpy"])
+
+
+def test_commands_without_garbage_collection_are_commands_of_ours() -> None:
+    assert set(SHORT) <= set(cli.commands)
+
+
+def test_looking_at_sweeps_imports_no_library_of_training(bare: Tune, tmp_path: Path) -> None:
+    bare("run", bare.write(search__trials=1), "--local", "--quiet")
+    read = (0, ["optuna", "numpy", "sqlalchemy"])
+    assert imported(tmp_path, "status") == imported(tmp_path, "ls") == read
 
 
 def test_a_process_ends_with_the_code_of_its_error(bare: Tune) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["plan_command", "show_plan"]
 
 _TIMED_STEPS = 3
-_TIMED_SECONDS = 3.0
+_TIMED_SECONDS = 0.25
 
 
 def plan_command(
@@ -42,7 +42,7 @@ def plan_command(
 ) -> tuple[dict[str, object], BudgetRefusedError | None]:
     """Plan a search, and print the plan unless `say` is None.
 
-    The model is built and checked. With `timing`, a few steps are also timed on random numbers, for some seconds.
+    The model is built and checked. With `timing`, one step or a few are also timed on random numbers.
 
     Returns:
         The values of `tune plan --json`, and an error or None. The error says that the search does not fit the data
@@ -67,7 +67,7 @@ def plan_command(
             prepared,
             datasets,
             lacking,
-            wall_time=f"training alone {_seconds_in_words(seconds)} (estimated from a few steps on random numbers)"
+            wall_time=f"training alone {_seconds_in_words(seconds)} (estimated from steps on random numbers)"
             if seconds
             else "",
             comparison=compared,
@@ -185,7 +185,7 @@ def _split_warnings(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> 
 
 
 def _guess_wall_time(prepared: ReadySearch) -> float:
-    """Estimate the seconds that the search takes on this machine, from a few steps on random numbers.
+    """Estimate the seconds that the search takes on this machine, from steps on random numbers.
 
     The steps have the most expensive parameters of the search space. If the number of smoothing samples grows within a
     trial, steps with each number are timed, and each time is weighted by the share of such steps. The estimate

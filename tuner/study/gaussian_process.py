@@ -11,8 +11,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
-from scipy.stats import qmc
 
 __all__ = ["Array", "Solved", "integrate", "matern", "solve", "spread_out", "squared_exponential"]
 
@@ -92,6 +90,8 @@ def solve(covariance: Array, residual: Array) -> Solved:
 
 def spread_out(count: int, dimension: int, seed: int) -> Array:
     """Return scrambled Sobol points in the open unit cube, shape (count, dimension)."""
+    from scipy.stats import qmc  # it takes half a second, which the checks of a file need not wait for
+
     if dimension == 0:
         return np.empty((count, 0))
     power = max(int(np.ceil(np.log2(max(count, 1)))), 0)
@@ -117,6 +117,8 @@ def integrate(log_likelihood: Callable[[Array], Array], dimension: int, *, seed:
         Points, shape (count, dimension).
     """
     random = np.random.default_rng(seed)
+    from scipy.special import ndtri
+
     points: Array = ndtri(spread_out(count, dimension, seed))
     likelihood = log_likelihood(points)
     power, reach = 0.0, 1.0

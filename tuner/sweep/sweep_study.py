@@ -51,14 +51,18 @@ def check_search(experiment: Experiment, rungs: Sequence[int]) -> None:
     """Raise an InputError if Optuna refuses an option of the sampler or the pruner.
 
     Optuna checks some options only when it uses them. Therefore this function runs two trials of a study in memory,
-    which report at `rungs`.
+    which report at `rungs`. The sampler `surrogate`, which is not Optuna's, checks its options when it is created, and
+    its model takes half a second to load; so a random sampler takes its place in the study.
     """
     import optuna
 
+    from tuner.study.names import canonical_sampler
     from tuner.study.suggest import OptunaSuggest
 
     sampler, pruner = _sampler(experiment, rungs, 0), _pruner(experiment, rungs)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    if canonical_sampler(experiment.search.sampler.name) == "surrogate":
+        sampler = optuna.samplers.RandomSampler(seed=experiment.seed)
     maximize = experiment.search.metric.mode == "max"
     study = optuna.create_study(direction="maximize" if maximize else "minimize", sampler=sampler, pruner=pruner)
     try:

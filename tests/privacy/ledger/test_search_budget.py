@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 from math import isfinite
+from pathlib import Path
 
 import pytest
 from covering import pairs
@@ -12,7 +14,7 @@ from errors_helper import raises_code
 from ledgers import BOOK, CHEAP, MECHANISM, RELEASE, SCORES, SEALED, head_of, open_search
 
 from trainables.charge import lease_size
-from tuner.errors import BudgetRefusedError, InputError, LedgerError
+from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, LedgerError
 from tuner.privacy.accountant import pld as accounting
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder, TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
@@ -203,11 +205,28 @@ def test_each_process_opens_the_ledger_for_itself_and_once(
     ledger.reserve(search, "a", 10)
     charge = LedgerCharge(ledger.url, search, "a")
     charge.lease(1, **MECHANISM.body())
+    monkeypatch.setattr("tuner.privacy.ledger.search_budget._VERIFYING", 1e-9)  # not again in this test
+    monkeypatch.setattr("tuner.privacy.ledger.search_budget._OPENED", {})
     first = charge._ledger()
     assert charge._ledger() is LedgerCharge(ledger.url, search, "b")._ledger() is first
     monkeypatch.setattr(os, "getpid", lambda: 0)  # as after a fork
     assert charge._ledger() is not first
     assert charge.leased() == 1
+
+
+def test_an_open_ledger_is_verified_anew(ledger: Ledger, search: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.reserve(search, "a", 10)
+    charge = LedgerCharge(ledger.url, search, "a")
+    charge.lease(5, **MECHANISM.body())
+    path = Path(ledger.url.removeprefix("sqlite:///"))
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"steps":5', b'"steps":4'))
+    assert path.read_bytes() != whole
+    monkeypatch.setattr("tuner.privacy.ledger.search_budget._OPENED", {(os.getpid(), ledger.url): (ledger, math.inf)})
+    charge.lease(1, **MECHANISM.body())  # the control: a read sees new entries alone
+    monkeypatch.setattr("tuner.privacy.ledger.search_budget._OPENED", {(os.getpid(), ledger.url): (ledger, 0.0)})
+    with raises_code(LedgerCorruptError, "ledger-chain-broken"):
+        charge.lease(1, **MECHANISM.body())
 
 
 def test_a_trial_releases_the_scores_that_were_reserved_for_it(scored: SearchBudget) -> None:

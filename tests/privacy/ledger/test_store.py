@@ -15,6 +15,7 @@ from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, Led
 from tuner.privacy.ledger.entries import GENESIS, Entry
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.stores import absolute_url, open_store, store_exists
+from tuner.privacy.ledger.stores.file_url import file_of
 from tuner.privacy.ledger.stores.store import Store
 
 
@@ -68,6 +69,15 @@ def test_another_format_is_refused_and_left_alone(door: Backdoor, store: Store, 
 
 
 # Addresses.
+
+
+@pytest.mark.parametrize("path", ["a.db", "/x/a.db", "../a@b:c.db", "~/a.db", "a%20b#c.db", "ä/a+b.db", ":memory:x"])
+def test_a_plain_address_names_the_file_that_is_opened(path: str) -> None:
+    url = f"sqlite:///{path}"
+    assert f"sqlite:///{file_of(url)}" == absolute_url(url)
+    assert file_of(f"{url}?mode=ro") is None
+    assert file_of(url.replace("sqlite:///", "sqlite+pysqlite:///")) is None
+
 
 NO_LEDGERS = [
     "mysql://me:secret@host/db", "postgres://me:secret@host/db", "redis://h/0", "no url", "",

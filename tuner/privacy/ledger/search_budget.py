@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Protocol
 
 from trainables.charge import leases_to_the_end
@@ -159,7 +159,7 @@ class SearchBudget:
 
     def charge_for(self, trial: str) -> LedgerCharge:
         """Return the object with which a trial leases its steps and scores. It can be pickled."""
-        return LedgerCharge(self._ledger.url, self.search, trial, ledger=self._ledger)
+        return LedgerCharge(self._ledger.url, self.search, trial)
 
     def outstanding(self) -> dict[str, Reserved]:
         """Return the steps and scores that each unsettled trial has reserved and not yet leased.
@@ -250,13 +250,11 @@ class BudgetReading:
 class LedgerCharge:
     """Object with which one trial charges its steps and scores to a ledger.
 
-    It can be pickled and used after a fork, because another process opens the existing ledger by its absolute URL, once
-    for all trials: opening a ledger verifies all its entries. In this process it uses `ledger`, if given.
+    It can be pickled and used after a fork, because each process opens the existing ledger by its absolute URL.
     """
 
-    def __init__(self, url: str, search: str, trial: str, *, ledger: Ledger | None = None) -> None:
+    def __init__(self, url: str, search: str, trial: str) -> None:
         self.url, self.search, self.trial = url, search, trial
-        self._opened = None if ledger is None else (os.getpid(), ledger)
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
         """Charge `steps` steps durably, before the trial takes them. After an error the trial may not take them.
@@ -288,17 +286,29 @@ class LedgerCharge:
         return found.account(self.trial) if found else TrialAccount()
 
     def _ledger(self) -> Ledger:
-        if self._opened is None or self._opened[0] != os.getpid():
-            self._opened = (os.getpid(), _opened(self.url, os.getpid()))
-        return self._opened[1]
+        return _opened(self.url)
 
     def __reduce__(self) -> tuple[type[LedgerCharge], tuple[str, str, str]]:
         return type(self), (self.url, self.search, self.trial)
 
 
-@lru_cache(maxsize=1)
-def _opened(url: str, _process: int) -> Ledger:
-    return Ledger.open(url, create=False)
+_OPENED: dict[tuple[int, str], tuple[Ledger, float]] = {}
+_VERIFYING = 0.01  # share of the time in which open ledgers are verified anew
+
+
+def _opened(url: str) -> Ledger:
+    """Return the ledger that all charges of this process share, opened anew when that takes a small share of the time.
+
+    Opening verifies all entries, which takes longer with each trial. A read verifies the new entries alone, so only a
+    new opening notices that an old entry was changed.
+    """
+    ledger, due = _OPENED.get((os.getpid(), url), (None, 0.0))
+    now = time.monotonic()
+    if ledger is None or now >= due:
+        ledger = Ledger.open(url, create=False)
+        took = time.monotonic() - now
+        _OPENED[os.getpid(), url] = ledger, now + took / _VERIFYING
+    return ledger
 
 
 def _mechanism(ask: Asked) -> SampledGaussian | None:

@@ -13,7 +13,6 @@ from optuna.trial import FrozenTrial
 from tuner.errors import InputError
 from tuner.study.samplers.make import SamplerRequest
 from tuner.study.samplers.prior import IndependentSampler, draw
-from tuner.study.surrogate.acquisition import choose_next
 from tuner.study.surrogate.axes import Axes
 from tuner.study.surrogate.setting import SearchSetting
 from tuner.study.surrogate.stored import observations, parameters_of, surrogate_of, with_reference
@@ -88,6 +87,8 @@ class SurrogateSampler(IndependentSampler):
         if len(others) < starts or spread or not seen:
             known = Surrogate.fit(self._axes, (), setting.prior, seed=self._seed)
             return known.starts(max(len(others) + 1, starts))[len(others)]
+        from tuner.study.surrogate.acquisition import choose_next  # it needs scipy
+
         scored = {each.trial for each in seen}
         surrogate = Surrogate.fit(self._axes, seen, setting.prior, seed=self._seed)
         return choose_next(

@@ -26,7 +26,6 @@ from math import log
 from typing import Final
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from tuner.study.gaussian_process import Array, matern, squared_exponential
 from tuner.study.surrogate.axes import Axes, Number
@@ -124,6 +123,8 @@ class Model:
 
         The rate is drawn around the best one for the clip: the prior knows their product better than either.
         """
+        from scipy.special import ndtr, ndtri
+
         found, moved = shares.copy(), 0.0
         for place in sorted(range(len(shares)), key=lambda place: place == self._rate):
             axis, width = self.axes.numbers[place], wider * self.spreads[place] * self._units[place]
@@ -153,6 +154,8 @@ class Model:
 
     def at(self, normal: Array) -> Stack:
         """Return the covariances at standard normal hyper-parameters, shape (B, `dimension`)."""
+        from scipy.special import ndtr
+
         column = [normal[:, place : place + 1] for place in range(self.dimension)]
         mean, deviation = self.prior.slope
         return Stack(

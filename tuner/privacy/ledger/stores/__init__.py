@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tuner.errors import InputError
 from tuner.passwords import hide_password
+from tuner.privacy.ledger.stores.file_url import file_of
 
 if TYPE_CHECKING:
     from tuner.privacy.ledger.stores.store import Backend, Store
@@ -44,9 +45,10 @@ def require_folder(url: str, *, made: Path | None = None) -> None:
     A mistyped folder would start a ledger without history. That of the default ledger, and the folder `made` that a
     command makes first, may be missing.
     """
-    backend = _backend(url)
-    folder = backend.folder
-    if not (folder is None or folder.is_dir() or backend.url == default_url() or (made and folder == made.absolute())):
+    file = file_of(url)
+    folder = _backend(url).folder if file is None else file.parent
+    default = file is not None and file == file_of(default_url())
+    if not (folder is None or folder.is_dir() or default or (made and folder == made.absolute())):
         raise InputError(
             "ledger-folder-missing",
             f"The ledger's folder {folder} does not exist, so a new ledger there would know no earlier search. "
