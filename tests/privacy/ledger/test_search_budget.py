@@ -218,6 +218,7 @@ def test_an_open_ledger_is_verified_anew(ledger: Ledger, search: str, monkeypatc
     ledger.reserve(search, "a", 10)
     charge = LedgerCharge(ledger.url, search, "a")
     charge.lease(5, **MECHANISM.body())
+    assert ledger.search_state(search).training.account("a").leased == 5  # read before it is changed
     path = Path(ledger.url.removeprefix("sqlite:///"))
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b'"steps":5', b'"steps":4'))
