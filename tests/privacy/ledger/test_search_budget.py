@@ -218,13 +218,14 @@ def test_an_open_ledger_is_verified_anew(ledger: Ledger, search: str, monkeypatc
     ledger.reserve(search, "a", 10)
     charge = LedgerCharge(ledger.url, search, "a")
     charge.lease(5, **MECHANISM.body())
-    assert ledger.search_state(search).training.account("a").leased == 5  # read before it is changed
+    charge.lease(1, **MECHANISM.body())
+    assert ledger.search_state(search).training.account("a").leased == 6  # read before an old entry is changed
     path = Path(ledger.url.removeprefix("sqlite:///"))
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b'"steps":5', b'"steps":4'))
     assert path.read_bytes() != whole
     monkeypatch.setattr("tuner.privacy.ledger.search_budget._OPENED", {(os.getpid(), ledger.url): (ledger, math.inf)})
-    charge.lease(1, **MECHANISM.body())  # the control: a read sees new entries alone
+    assert charge.leased() == 6  # the control: a read sees new entries alone
     monkeypatch.setattr("tuner.privacy.ledger.search_budget._OPENED", {(os.getpid(), ledger.url): (ledger, 0.0)})
     with raises_code(LedgerCorruptError, "ledger-chain-broken"):
         charge.lease(1, **MECHANISM.body())
