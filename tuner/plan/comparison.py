@@ -223,7 +223,7 @@ def _unmeasured(candidate: str, planned: _Planned, at: Situation | None) -> str:
     """Return why the stored prices say nothing about such a training; empty if they may."""
     plan, experiment = planned.plan, planned.experiment
     if at is None or plan is None or experiment is None:
-        return "not measured for a model of unknown size"
+        return "not measured for this model"
     if plan.unit == "user":
         return "not measured for users"
     if experiment.trainable.start is not None:
@@ -261,7 +261,7 @@ def _compute(candidate: str, plan: Plan) -> float:
 
 _TITLES: Mapping[str, str] = {
     NO_SEARCH: "no search, shipped prior",
-    "gen": "no search, schedule gen",
+    "gen": "no search, schedule: gen",
     "commit": "cheap search, one committed run",
     "full_runs": "fewer whole runs than trials",
     "composition": "whole trials, composed",
@@ -287,8 +287,8 @@ def _why(rows: Sequence[CandidateRow], best: str | None) -> str:
             return f"{row.title}: expected to be {gain} above one run without a search"
     if not gains:
         others = [row for row in rows if row.candidate != NO_SEARCH]
-        reasons = [row.unmeasured for row in others] + [row.refused for row in others]
-        reasons = [row.unmeasured for row in rows if row.candidate == NO_SEARCH] + reasons
+        reasons = [row.unmeasured for row in rows if row.candidate == NO_SEARCH] + [row.unmeasured for row in others]
+        reasons = list(filter(None, reasons)) or [row.refused for row in others]
         known = "; ".join(dict.fromkeys(filter(None, reasons)))
         because = f"it is not known whether a search would score higher ({known})"
     else:

@@ -324,7 +324,8 @@ def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _comparison(plan: Plan, comparison: Comparison) -> PlanTable:
     return PlanTable(
-        title=f"what ε = {plan.epsilon:g} buys: expected price of search in points of accuracy (docs/modes.md)",
+        title=f"what ε = {plan.epsilon:g} buys: expected price, in points of accuracy below the best settings "
+        "(docs/modes.md)",
         header=CANDIDATE_HEADS,
         rows=tuple(candidate_cells(row, "taken" if comparison.is_choice else "this file") for row in comparison.rows),
     )
