@@ -85,6 +85,12 @@ def test_the_published_rates_of_the_network_are_inside(
     assert domain.high > 2 * published, "it is not the upper edge"
 
 
+def test_a_model_of_ones_own_may_be_a_network_too() -> None:
+    space = ("search.space={lr: default}", "privacy.epsilon=8.0", "trainable.batch_size=4096")
+    assert rate(of(*space, "trainable.model=mine:build")).contains(0.15)
+    assert not rate(of(*space, "trainable.model=mlp_64")).contains(0.15), "control: these were measured"
+
+
 def test_a_written_domain_is_never_changed() -> None:
     written = of("search.space={lr: {log_uniform: [0.01, 2.0]}}")
     assert rate(written) == LogUniform(0.01, 2.0)

@@ -148,7 +148,8 @@ def _records(arrays: Arrays, classes: int, facts: dict[str, Any], task: str) -> 
     if "classes" not in arrays and task == CLASSIFICATION:
         yield Remark(
             "note",
-            f"classes is not declared, so the public test labels set it ({classes}). To set it yourself, store classes={classes} with np.savez.",
+            f"classes is not declared, so the public test labels set it ({classes}). To set it yourself, store "
+            f"classes={classes} with np.savez.",
         )
 
 

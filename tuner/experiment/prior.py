@@ -25,7 +25,7 @@ from trainables.tasks import outputs_of
 from tuner.experiment.model import Experiment
 from tuner.experiment.sections import AUTO
 
-__all__ = ["ONE_RUN", "estimated_noise", "optimizers_of", "recommended", "with_prior"]
+__all__ = ["ONE_RUN", "estimated_noise", "optimizers_of", "rate_is_measured", "recommended", "with_prior"]
 
 ONE_RUN: Final[Mapping[str, object]] = {"learning_rate": "default", "max_grad_norm": "default"}
 """Space of a file with one trial and no space: one run at the recommended values."""
@@ -118,9 +118,18 @@ def optimizers_of(raw: Mapping[str, object], experiment: Experiment) -> tuple[st
 def _found(raw: Mapping[str, object], experiment: Experiment, optimizer: str) -> dict[str, _Range]:
     """Return the ranges of the parameters that the prior fills in, with this optimizer."""
     known = recommended(raw, experiment, optimizer=optimizer)
-    measured = is_measured(family_of(experiment.trainable.model), optimizer=optimizer)
+    measured = rate_is_measured(experiment, optimizer)
     reached = {} if measured or optimizer not in _PUBLISHED else {"learning_rate": _PUBLISHED[optimizer]}
     return {name: _Range.around(known[name], reached.get(name)) for name in _FILLED if name in known}
+
+
+def rate_is_measured(experiment: Experiment, optimizer: str) -> bool:
+    """Return whether the learning rate was measured for models of this kind. Nothing is known of a model of one's own.
+
+    Such a model may well be a convolutional network, whose best rate is often far below that of the measured ones.
+    """
+    model = experiment.trainable.model
+    return ":" not in model and is_measured(family_of(model), optimizer=optimizer)
 
 
 def recommended(

@@ -10,7 +10,7 @@ from search_spaces import MINIMA
 from search_spaces.domains import Categorical, Fixed, as_yaml
 from search_spaces.schedules import GEN
 from search_spaces.spaces import DIVIDES
-from tuner.experiment.prior import optimizers_of, recommended
+from tuner.experiment.prior import optimizers_of, rate_is_measured, recommended
 from tuner.plan.probes import probe_error
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder
 from tuner.privacy.card.claims import guarantee_words
@@ -196,8 +196,16 @@ def _prior(experiment: Experiment) -> Iterator[tuple[str, str]]:
     low, high = rate.value * exp(-rate.spread), rate.value * exp(rate.spread)
     others = f"max_grad_norm {clip.value:.2g}, batch_size {found['batch_size'].value:.0f}"
     others += f" and epochs {found['epochs'].value:.2g}"
+    optimizer = optimizers_of(experiment.search.space, experiment)[0]
+    if not rate_is_measured(experiment, optimizer):
+        yield (
+            "recommended",
+            f"nothing was measured for this kind of model. Simpler ones take {others}, and a learning_rate of "
+            f"{rate.value:.2g}. Search the rate in a wide range: the best may be far lower (docs/prior.md)",
+        )
+        return
     # The rate of sgd goes with the clipping norm: it is that for the norm in the space.
-    is_sgd = optimizers_of(experiment.search.space, experiment)[0] == "sgd"
+    is_sgd = optimizer == "sgd"
     own = " With the max_grad_norm of this file," if is_sgd else " And"
     yield (
         "recommended",
