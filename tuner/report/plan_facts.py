@@ -201,7 +201,8 @@ def _prior(experiment: Experiment) -> Iterator[tuple[str, str]]:
         yield (
             "recommended",
             f"nothing was measured for this kind of model. Simpler ones take {others}, and a learning_rate of "
-            f"{rate.value:.2g}. Search the rate in a wide range: the best may be far lower (docs/prior.md)",
+            f"{rate.value:.2g}. Search the rate in a wide range, or name one: the best may be far lower "
+            "(docs/prior.md)",
         )
         return
     # The rate of sgd goes with the clipping norm: it is that for the norm in the space.
