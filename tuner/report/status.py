@@ -115,6 +115,8 @@ def status_text(values: dict[str, Any]) -> str:
         lines.append(f"  {sweep['sweep']}  {sweep['state']}  {_state_line(sweep)}".rstrip())
         lines += [f"    {sweep['claim']}"] if "claim" in sweep else []
         lines += [f"    {line}" for line in sweep.get("curves", ())]
+        if sweep["state"] == "interrupted":
+            lines.append(f"    to continue: tune resume {sweep['sweep']}")
         if "problem" in sweep:
             lines.append(f"    {sweep['problem']}")
     return "\n".join(lines if values["sweeps"] else [*lines, "  none yet"])
