@@ -9,10 +9,11 @@ from search_spaces.prior.recommend import (
     FAMILIES,
     Recommended,
     Setting,
+    is_measured,
     leaving_out,
     left_out,
     provenance,
     recommend,
 )
 
-__all__ = ["FAMILIES", "Recommended", "Setting", "leaving_out", "left_out", "provenance", "recommend"]
+__all__ = ["FAMILIES", "Recommended", "Setting", "is_measured", "leaving_out", "left_out", "provenance", "recommend"]

@@ -18,7 +18,7 @@ from search_spaces.errors import DomainError
 from search_spaces.optimizers import NOISE_FLOOR
 from search_spaces.prior.features import features, noise_to_signal
 
-__all__ = ["FAMILIES", "Recommended", "Setting", "leaving_out", "left_out", "provenance", "recommend"]
+__all__ = ["FAMILIES", "Recommended", "Setting", "is_measured", "leaving_out", "left_out", "provenance", "recommend"]
 
 FAMILIES: Final = ("linear", "convolutional", "recurrent", "attention", "other")
 """Families of models."""
@@ -159,6 +159,11 @@ def _corrected(setting: Setting, dimension: float, floor: float) -> float:
         noise_multiplier=setting.noise_multiplier, batch_size=setting.batch_size, dimension=dimension
     )
     return sqrt(((floor * ratio) ** 2 + 1) / (ratio**2 + 1))
+
+
+def is_measured(family: str, *, optimizer: str) -> bool:
+    """Return whether the rates of an optimizer were measured for models of this family."""
+    return family in _measured()["fits"]["rate_times_clip" if optimizer == "sgd" else "adam_rate"]["families"]
 
 
 def provenance() -> Mapping[str, Any]:

@@ -155,7 +155,7 @@ def test_a_tracking_server_that_is_down_stops_nothing_and_gets_everything_later(
     exported = tune("export", "tiny", "--json").json
     assert "tune sync" in exported["tracking"]
     here = ("--uri", "sqlite:///runs/mlflow.db")
-    assert "records sent" in tune("sync", "tiny", *here).out
+    assert "entries sent" in tune("sync", "tiny", *here).out
     runs = {run.data.tags["dp_tuner.trial"]: run for run in tune.mlflow_runs()}
     assert len(runs) == 3
     assert {run.info.status for run in runs.values()} == {"FINISHED"}

@@ -189,7 +189,7 @@ def test_an_interruption_says_what_resuming_repeats(tune: Tune, monkeypatch: pyt
         said = tune("run", tune.write(**changes), "--local", code=130).text
     assert tune.search_state(tune.sweeps[0].name).leased_steps == STEPS + STEPS // 2 + beyond
     assert (f"{beyond} charged steps are in no checkpoint" in said) == (beyond > 0)
-    assert (f"needs {beyond} steps beyond the reserved budget; 0 steps are left" in said) == (beyond > 0)
+    assert (f"takes {beyond} steps of the 0 steps left for other trials" in said) == (beyond > 0)
     (status,) = tune("status", "tiny", "--json").json["sweeps"]
     assert status["trials"] == {"planned": 2, "complete": 1, "cut off": 1}
     page = Path(tune("report", "tiny").out.split()[-1]).read_text()

@@ -85,6 +85,17 @@ def test_the_published_rates_of_the_network_are_inside(
     assert domain.high > 2 * published, "it is not the upper edge"
 
 
+def test_a_model_of_ones_own_may_be_a_network_too() -> None:
+    space = {"learning_rate": "default", "max_grad_norm": 1.0}
+    facts = ("privacy.epsilon=8.0", "trainable.batch_size=4096", "search.space={lr: default, C: 1.0}")
+
+    def value(model: str) -> float:
+        return recommended(space, of(*facts, f"trainable.model={model}"))["learning_rate"].value
+
+    assert rate(of(*facts, "trainable.model=mine:build")).contains(0.15)
+    assert value("mine:build") == value("tutorial_cnn") < value("mlp_64"), "no longer steps than a network's"
+
+
 def test_a_written_domain_is_never_changed() -> None:
     written = of("search.space={lr: {log_uniform: [0.01, 2.0]}}")
     assert rate(written) == LogUniform(0.01, 2.0)

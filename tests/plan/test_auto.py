@@ -226,6 +226,13 @@ def test_what_was_not_measured_is_not_chosen() -> None:
     assert {each.candidate: each.unmeasured for each in scored.rows}["commit"] == "not measured with protected scores"
 
 
+def test_a_rate_that_nobody_measured_is_called_a_guess() -> None:
+    own = "trainable.model=mine:build"
+    assert "guess" in chosen(measured({}), own)[2].reason
+    assert "guess" not in chosen(measured({}), own, "search.space={learning_rate: 0.5}")[2].reason
+    assert "guess" not in chosen(measured({}))[2].reason, "control: a linear model was measured"
+
+
 def test_the_rows_of_a_data_set_can_be_left_out() -> None:
     rows = measured({"commit": 0.0}).searches
     planted = tuple(row("commit", -99.0, "digits", epsilon=epsilon) for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0))

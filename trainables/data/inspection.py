@@ -148,7 +148,8 @@ def _records(arrays: Arrays, classes: int, facts: dict[str, Any], task: str) -> 
     if "classes" not in arrays and task == CLASSIFICATION:
         yield Remark(
             "note",
-            f"classes is not declared, so the public test labels set it ({classes}). Declare classes=... in the file.",
+            f"classes is not declared, so the public test labels set it ({classes}). To set it yourself, store "
+            f"classes={classes} with np.savez.",
         )
 
 
@@ -219,7 +220,7 @@ def _labels(arrays: Arrays, classes: int, facts: dict[str, Any]) -> Iterator[Rem
         yield Remark(
             "warning",
             f"{outside} training records have a label outside 0 to {classes - 1} and are left out, silently. Correct "
-            "the labels, or declare classes=... in the file.",
+            "the labels, or store classes=... with np.savez.",
         )
     if not each.sum():
         return

@@ -236,7 +236,7 @@ def problems_of_test(arrays: Arrays, inputs: np.ndarray, task: str = CLASSIFICAT
     elif labels.min() < 0 or labels.max() >= classes:
         worst = labels.min() if labels.min() < 0 else labels.max()
         found.append(
-            f"`y_test` must contain only labels from 0 to {classes - 1} (got {worst}). Declare classes=... in the file "
+            f"`y_test` must contain only labels from 0 to {classes - 1} (got {worst}). Store classes=... in the file "
             "if the test labels do not have all classes."
         )
     return [*found, *_not_finite(inputs)]

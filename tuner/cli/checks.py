@@ -38,7 +38,11 @@ def tune_verify(card: Path, ledger: str | None, as_json: bool) -> None:
 @address_option
 @json_option
 @click.option("--fix", is_flag=True, help="Change the scripts `tune` and `dp-tune` so that they start this program.")
-@click.option("--drill", is_flag=True, help="Kill processes of a small public sweep, resume it, and compare its books.")
+@click.option(
+    "--drill",
+    is_flag=True,
+    help="Kill processes of a small public sweep, resume it, and compare its charges with the steps taken.",
+)
 def tune_doctor(
     file: str | None, data_dir: str | None, storage: str, address: str | None, as_json: bool, fix: bool, drill: bool
 ) -> None:

@@ -51,7 +51,7 @@ def tune_status(name: str | None, storage: str, as_json: bool) -> None:
     print_answer(values, status_text(values), as_json=as_json)
 
 
-@click.command("watch")
+@click.command("watch", short_help="Show the progress of a sweep until it ends.")
 @name_argument
 @storage_option
 @click.option(
@@ -93,7 +93,7 @@ def tune_show(name: str, trial: str | None, storage: str, as_json: bool, as_csv:
 @storage_option
 @click.option("--yes", is_flag=True, help="Remove a sweep that can be resumed, or that has a result.")
 def tune_rm(name: str, storage: str, yes: bool) -> None:
-    """Remove the folder of a sweep: trials, checkpoints, study and unsent records.
+    """Remove the folder of a sweep: trials, checkpoints, study and unsent entries.
 
     The ledger keeps what was charged, MLflow keeps its runs, and exported files stay.
     """
@@ -115,7 +115,7 @@ def tune_sync(name: str, storage: str, uri: str | None) -> None:
     click.echo(sync_tracking(find_sweep(Path(storage), name), uri))
 
 
-@click.command("ls")
+@click.command("ls", short_help="List the sweeps and the shipped experiments.")
 @click.argument("path", required=False)
 @storage_option
 @json_option
@@ -137,7 +137,7 @@ def tune_ls(ctx: click.Context, path: str | None, storage: str, as_json: bool, s
     click.echo(shipped_text() if sweeps is None else f"{shipped_text()}\n\n{status_text(sweeps)}")
 
 
-@click.command("cp")
+@click.command("cp", short_help="Copy a shipped experiment file into this folder.")
 @name_argument
 @click.argument("destination", type=click.Path(), default=".")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
@@ -185,10 +185,12 @@ def tune_compare(names: tuple[str, ...], out: Path, storage: str) -> None:
     click.echo(f"wrote {write_comparison([find_sweep(Path(storage), name) for name in names], out)}")
 
 
-@click.command("ui")
+@click.command("ui", short_help="Serve MLflow's web pages on this machine.")
 @click.argument("name", required=False)
 @storage_option
-@click.option("--uri", help="Tracking store to show (default: that of the sweep NAME, or mlflow.db among the sweeps).")
+@click.option(
+    "--uri", help="Tracking store to show (default: that of the sweep NAME, or mlflow.db in the folder of sweeps)."
+)
 @click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True)
 def tune_ui(name: str | None, storage: str, uri: str | None, port: int) -> None:
     """Serve MLflow's web pages on this machine, or only the runs of the sweep NAME. Ctrl-C stops the server."""

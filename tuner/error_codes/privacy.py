@@ -121,8 +121,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "shows which values are allowed.",
         "filter-kind-unknown": "The ledger contains a kind of privacy filter (cap) that this version does not know. "
         "Upgrade dp-tuner.",
-        "filters-differ": "A sealed search needs sealed filters for both its training and its validation records. With "
-        "any other filter, the ledger's charges would reveal the number of runs.",
+        "filters-differ": "In a sealed search, the caps of training and of validation scores must both be sealed. With "
+        "any other cap, the ledger's charges would reveal the number of runs.",
         "menu-empty": "No step or run is planned, so no privacy cost can be computed. Plan at least one step or run.",
         "too-many-steps": "The accountant accepts only a limited number of steps, because its rounding error was not "
         "measured for more. Plan fewer trials or epochs, or larger batches.",

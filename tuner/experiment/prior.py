@@ -16,7 +16,7 @@ from search_spaces import MINIMA, PARAMETERS, DomainError, Fixed, parse_domain
 from search_spaces.common import AVERAGED
 from search_spaces.domains import is_number
 from search_spaces.optimizers import NOISE_FLOOR, OPTIMIZER, SGD
-from search_spaces.prior import Recommended, Setting, recommend
+from search_spaces.prior import Recommended, Setting, is_measured, recommend
 from search_spaces.schedules import GEN
 from trainables.data import info, public_train_size
 from trainables.errors import DatasetError
@@ -25,7 +25,7 @@ from trainables.tasks import outputs_of
 from tuner.experiment.model import Experiment
 from tuner.experiment.sections import AUTO
 
-__all__ = ["ONE_RUN", "estimated_noise", "optimizers_of", "recommended", "with_prior"]
+__all__ = ["ONE_RUN", "estimated_noise", "optimizers_of", "rate_is_measured", "recommended", "with_prior"]
 
 ONE_RUN: Final[Mapping[str, object]] = {"learning_rate": "default", "max_grad_norm": "default"}
 """Space of a file with one trial and no space: one run at the recommended values."""
@@ -123,6 +123,12 @@ def _found(raw: Mapping[str, object], experiment: Experiment, optimizer: str) ->
     return {name: _Range.around(known[name], reached.get(name)) for name in _FILLED if name in known}
 
 
+def rate_is_measured(experiment: Experiment, optimizer: str) -> bool:
+    """Return whether the rate was measured for models of this kind. Nothing is known of a model of one's own."""
+    model = experiment.trainable.model
+    return ":" not in model and is_measured(family_of(model), optimizer=optimizer)
+
+
 def recommended(
     raw: Mapping[str, object], experiment: Experiment, *, optimizer: str | None = None
 ) -> dict[str, Recommended]:
@@ -155,7 +161,8 @@ def recommended(
                 frozen=experiment.trainable.freeze,
             ),
             classes=classes,
-            family=family_of(experiment.trainable.model),
+            # A model of one's own may be a network that bears no longer steps than the measured ones.
+            family="convolutional" if ":" in experiment.trainable.model else family_of(experiment.trainable.model),
             method=experiment.trainable.method,
             optimizer=optimizer,
         )

@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from math import log
 from typing import TYPE_CHECKING
 
-from search_spaces.domains import Fixed
+from search_spaces import PARAMETERS
+from search_spaces.domains import Fixed, is_number
 from search_spaces.optimizers import SGD
 from search_spaces.prior import left_out
 from trainables.data import info, public_train_size
 from trainables.errors import DatasetError
 from trainables.model_sizes import dimension_of, family_of
 from tuner.errors import BudgetRefusedError, ExperimentError, TunerError
-from tuner.experiment.prior import optimizers_of, recommended
+from tuner.experiment.prior import optimizers_of, rate_is_measured, recommended
 from tuner.experiment.sections import ChosenSection
 from tuner.plan.candidates import (
     CANDIDATES,
@@ -186,6 +187,8 @@ def _compared(
     reason = _why(found, best)
     if at is not None and any(row.price for row in found) and all(row.family != at.family for row in rows):
         reason += f"; no {at.family} model was measured, so the prices are those of other models"
+    if best is None and not _knows_rate(experiment):
+        reason += "; the learning_rate of this run is a guess, so rather write `accounting: composition` and search it"
     return Comparison(rows=tuple(found), best=best or NO_SEARCH, reason=reason)
 
 
@@ -223,7 +226,7 @@ def _unmeasured(candidate: str, planned: _Planned, at: Situation | None) -> str:
     """Return why the stored prices say nothing about such a training; empty if they may."""
     plan, experiment = planned.plan, planned.experiment
     if at is None or plan is None or experiment is None:
-        return "not measured for a model of unknown size"
+        return "not measured for this model"
     if plan.unit == "user":
         return "not measured for users"
     if experiment.trainable.start is not None:
@@ -239,6 +242,13 @@ def _unmeasured(candidate: str, planned: _Planned, at: Situation | None) -> str:
     if error is not None and error.is_large:
         return f"its probes are too noisy here (error {error.value:.2g} of their bound)"
     return ""
+
+
+def _knows_rate(experiment: Experiment) -> bool:
+    """Return whether the file names one learning rate, or the prior's was measured for models of this kind."""
+    space = experiment.search.space
+    named = any(is_number(space.get(name)) for name in ("learning_rate", *PARAMETERS["learning_rate"].aliases))
+    return named or all(rate_is_measured(experiment, optimizer) for optimizer in optimizers_of(space, experiment))
 
 
 def _has_rate_of_prior(experiment: Experiment) -> bool:
@@ -261,7 +271,7 @@ def _compute(candidate: str, plan: Plan) -> float:
 
 _TITLES: Mapping[str, str] = {
     NO_SEARCH: "no search, shipped prior",
-    "gen": "no search, schedule gen",
+    "gen": "no search, schedule: gen",
     "commit": "cheap search, one committed run",
     "full_runs": "fewer whole runs than trials",
     "composition": "whole trials, composed",
@@ -287,8 +297,8 @@ def _why(rows: Sequence[CandidateRow], best: str | None) -> str:
             return f"{row.title}: expected to be {gain} above one run without a search"
     if not gains:
         others = [row for row in rows if row.candidate != NO_SEARCH]
-        reasons = [row.unmeasured for row in others] + [row.refused for row in others]
-        reasons = [row.unmeasured for row in rows if row.candidate == NO_SEARCH] + reasons
+        reasons = [row.unmeasured for row in rows if row.candidate == NO_SEARCH] + [row.unmeasured for row in others]
+        reasons = list(filter(None, reasons)) or [row.refused for row in others]
         known = "; ".join(dict.fromkeys(filter(None, reasons)))
         because = f"it is not known whether a search would score higher ({known})"
     else:

@@ -40,7 +40,7 @@ class SendStatus:
         return self.waiting == 0 and self.refused == 0
 
     def __str__(self) -> str:
-        sent = f"{self.sent} {'record' if self.sent == 1 else 'records'} sent"
+        sent = f"{self.sent} {'entry' if self.sent == 1 else 'entries'} sent"
         parts = [sent if self.sent or not self.complete else "nothing left to send"]
         if self.waiting:
             parts.append(f"{self.waiting} on the disk, not yet sent")
@@ -162,7 +162,7 @@ def drain(folder: Path, *, uri: str | None = None, connect: Callable[[str], Any]
         raise TrackingError(
             "tracking-unavailable",
             f"{folder}: MLflow did not accept the records of the sweep ({_describe(error)}). {shipper.waiting()} "
-            "unsent records are on the disk. Start the tracking server, then run `tune sync` again.",
+            "unsent entries are on the disk. Start the tracking server, then run `tune sync` again.",
         ) from error
     finally:
         shipper.close()

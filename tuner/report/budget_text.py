@@ -87,7 +87,10 @@ def _share_text(share: dict[str, Any]) -> str:
 
 
 def _search_text(search: dict[str, Any]) -> str:
-    user, kind = search["user"] or "user not recorded", f"per {search['unit']}, {search['mode']}"
+    user, kind = (
+        f"by {search['user']}" if search["user"] else "user not recorded",
+        f"per {search['unit']}, {search['mode']}",
+    )
     text = f"{search['search']}  {search['status']}  {user}  {kind}  cap {amounts_text(search)}"
     if search["validation"] is not None:
         text += f" (validation {amounts_text(search['validation'])})"

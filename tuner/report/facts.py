@@ -190,6 +190,7 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False, compose: bool = True)
                 importances=found_importances,
                 charges=() if budget is None else charges(rows, budget),
                 prices=_prices(experiment, plan),
+                chosen_by_auto="" if experiment.chosen_by_auto is None else experiment.chosen_by_auto.reason,
             )
     if spent and ledger is not None:
         card, picture = _card(sweep, ledger)
@@ -200,7 +201,8 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False, compose: bool = True)
 def _prices(experiment: Experiment, plan: Plan) -> tuple[CandidateRow, ...]:
     """Return what each way to search was expected to cost, which follows from public facts alone.
 
-    It is empty for a search without privacy, and where the data set is not known here any more.
+    It is empty for a search without privacy, and where the data set is not known here any more. What `auto` chose is
+    narrower than its file (one trial, perhaps), so what the choice refuses is left out: the file need not refuse it.
     """
     from trainables.errors import DatasetError
     from tuner.plan.comparison import compare
@@ -208,9 +210,10 @@ def _prices(experiment: Experiment, plan: Plan) -> tuple[CandidateRow, ...]:
     if not plan.private:
         return ()
     try:
-        return compare(experiment, experiment.dataset_request(), plan).rows
+        rows = compare(experiment, experiment.dataset_request(), plan).rows
     except (DatasetError, TunerError):
         return ()
+    return rows if experiment.chosen_by_auto is None else tuple(row for row in rows if not row.refused)
 
 
 def _trials(

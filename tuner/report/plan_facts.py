@@ -10,7 +10,7 @@ from search_spaces import MINIMA
 from search_spaces.domains import Categorical, Fixed, as_yaml
 from search_spaces.schedules import GEN
 from search_spaces.spaces import DIVIDES
-from tuner.experiment.prior import optimizers_of, recommended
+from tuner.experiment.prior import optimizers_of, rate_is_measured, recommended
 from tuner.plan.probes import probe_error
 from tuner.privacy.accountant.filters import CouponBook, FixedOrder
 from tuner.privacy.card.claims import guarantee_words
@@ -197,8 +197,17 @@ def _prior(experiment: Experiment) -> Iterator[tuple[str, str]]:
     low, high = rate.value * exp(-rate.spread), rate.value * exp(rate.spread)
     others = f"max_grad_norm {clip.value:.2g}, batch_size {found['batch_size'].value:.0f}"
     others += f" and epochs {found['epochs'].value:.2g}"
+    optimizer = optimizers_of(experiment.search.space, experiment)[0]
+    if not rate_is_measured(experiment, optimizer):
+        yield (
+            "recommended",
+            f"nothing was measured for this kind of model. Simpler ones take {others}, and a learning_rate of "
+            f"{rate.value:.2g}. Search the rate in a wide range, or name one: the best may be far lower "
+            "(docs/prior.md)",
+        )
+        return
     # The rate of sgd goes with the clipping norm: it is that for the norm in the space.
-    is_sgd = optimizers_of(experiment.search.space, experiment)[0] == "sgd"
+    is_sgd = optimizer == "sgd"
     own = " With the max_grad_norm of this file," if is_sgd else " And"
     yield (
         "recommended",
@@ -325,7 +334,8 @@ def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _comparison(plan: Plan, comparison: Comparison) -> PlanTable:
     return PlanTable(
-        title=f"what ε = {plan.epsilon:g} buys: expected price of search in points of accuracy (docs/modes.md)",
+        title=f"what ε = {plan.epsilon:g} buys: expected price, in points of accuracy below the best settings "
+        "(docs/modes.md)",
         header=CANDIDATE_HEADS,
         rows=tuple(candidate_cells(row, "taken" if comparison.is_choice else "this file") for row in comparison.rows),
     )

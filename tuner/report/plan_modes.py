@@ -40,7 +40,7 @@ def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
     least, most = plan.trials_that_fit, plan.trials_at_most
     fit = f"{least}" if most is None else f"{least} to {most}, depending on their parameters,"
     if plan.rung_wise is None:
-        yield "trials", f"{plan.trials} requested; {fit} fit if none is pruned"
+        yield "trials", f"{plan.trials} at most; {fit} fit if none is pruned"
     else:
         yield from _rung_wise(plan, plan.rung_wise)
     shortest = min((choice.shortest for choice in plan.choices.menu), default=plan.steps_per_trial)
@@ -67,7 +67,7 @@ def _commit(plan: Plan, commit: CommitPlan) -> Iterator[tuple[str, str]]:
 
 def _rung_wise(plan: Plan, found: Bought) -> Iterator[tuple[str, str]]:
     runs, advised = f"{found.full_runs:g}", f"{found.recommended:g}"
-    yield "trials", f"{plan.trials} requested, with the steps of {runs} whole runs, reserved rung by rung (full_runs)"
+    yield "trials", f"{plan.trials} at most, with the steps of {runs} whole runs, reserved rung by rung (full_runs)"
     there = [f"{trials} at step {step}" for step, trials in zip(found.levels, found.reached, strict=True)]
     yield "reached by", f"{', '.join(there)}, if none fails and all are equally long"
     yield (

@@ -116,6 +116,8 @@ def status_text(values: dict[str, Any]) -> str:
         lines.append(f"  {sweep['sweep']}  {sweep['state']}  {_state_line(sweep)}".rstrip())
         lines += [f"    {sweep['claim']}"] if "claim" in sweep else []
         lines += [f"    {line}" for line in sweep.get("curves", ())]
+        if sweep["state"] == "interrupted":
+            lines.append(f"    to continue: tune resume {sweep['sweep']}")
         if "problem" in sweep:
             lines.append(f"    {sweep['problem']}")
     return "\n".join(lines if values["sweeps"] else [*lines, "  none yet"])
@@ -160,6 +162,7 @@ def trial_values(sweep: SweepFolder, trial: str | None) -> dict[str, Any]:
     values: dict[str, Any] = {"sweep": sweep.id, "claim": report.headline, "trials": [vars(row) for row in rows]}
     if trial is None:
         values |= {"left_out": report.left_out, "tied": list(report.tied), "expected": report.expected}
+        values |= {"metric": report.metric, "columns": list(report.parameters)}
         values |= {"chosen": report.chosen, "curves": [curve.as_dict() for curve in report.curves]}
     return values
 
@@ -193,12 +196,15 @@ def trial_text(values: dict[str, Any]) -> str:
         return "\n".join([values["claim"], *_trial_lines(rows[0])])
     lines = [values["claim"], values["sweep"]]
     scores = [with_error(row["score"], row["error"]) for row in rows]
-    wide = max(map(len, scores), default=0)
+    wide = max(len(values["metric"]), *map(len, scores)) if rows else 0
+    if rows:
+        lines.append(f"  trial  {'state':<9} {'steps':>9}  {values['metric']:>{wide}}  searched parameters")
     for row, score in zip(rows, scores, strict=True):
-        chosen = parameters_text(row["parameters"], row["parameters"])
+        steps = f"{row['step']}/{row['steps_planned']}"
+        chosen = parameters_text(row["parameters"], values["columns"])
         lines.append(
-            f"  {row['number']:>4}  {row['state']:<9} {row['step']:>6}/{row['steps_planned']}  "
-            f"{score:>{max(wide, 8)}}  {'committed run: ' if row['committed'] else ''}{chosen}"
+            f"  {row['number']:>5}  {row['state']:<9} {steps:>9}  "
+            f"{score:>{wide}}  {'committed run: ' if row['committed'] else ''}{chosen}"
         )
     if values.get("tied"):
         lines.append(f"  best: trial {values['chosen']}; {tied_text(values['tied'])}")

@@ -56,7 +56,8 @@ class SweepReport:
     dataset: str = ""  # whose records the trials are scored on; scores of different data sets are not compared
     spending: Spending | None = None
     charges: tuple[Charged, ...] = ()  # what each trial was charged
-    prices: tuple[CandidateRow, ...] = ()  # expected prices of search, as planned; empty if they are not known
+    prices: tuple[CandidateRow, ...] = ()  # expected prices of search; empty if they are not known
+    chosen_by_auto: str = ""  # why `accounting: auto` took this search; empty if the file named it
     importances: Mapping[str, float] = field(default_factory=dict)  # of searched parameters, by fANOVA; sum 1
     chosen: int | None = None  # number of the winning trial; None if it is the one with the best score
     why: str = ""  # why another trial than the one with the best score wins

@@ -274,8 +274,7 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
             short = short or (part.left_steps is not None and number > part.left_steps)
     return (
         f"{plural(again, 'charged step')} {'is' if again == 1 else 'are'} in no checkpoint, so a resume trains and "
-        f"charges them again. It needs {' and '.join(needs)} beyond the reserved budget; {' and '.join(left)} "
-        f"{'are' if len(left) > 1 or not left[0].startswith('1 ') else 'is'} left"
+        f"charges them again. It takes {' and '.join(needs)} of the {' and '.join(left)} left for other trials"
         f"{', which is not enough to finish every interrupted trial.' if short else '.'}"
     )
 

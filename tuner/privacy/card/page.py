@@ -129,7 +129,7 @@ def _extent(card: Mapping[str, Any]) -> str:
     scores = "" if card["validation_cap"] is None else f" and {counted(spent['released_scores'], 'score')}"
     so_far = (
         f"{counted(spent['leased_steps'], 'step')}{scores} in {counted(spent['trials'], 'trial')} had been charged "
-        "when this card was made. The claim does not depend on these numbers."
+        "when this card was made. The claim depends on the cap alone."
     )
     most = allowed_text(card["training_cap"]["filter"]) + _most_scores(card)
     return mode.extent.format(most=most, so_far=so_far)

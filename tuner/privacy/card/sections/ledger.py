@@ -100,7 +100,7 @@ DATASET_BUDGET = CardSection(
         "blocks": Field("blocks of a growing table", blocks_text),
         "rule": Field("how the costs of the searches are added up"),
         "cap": Field("cap set by the owner", cap_text),
-        "searches": Field("searches whose caps count"),
+        "searches": Field("number of searches whose caps are in the sum"),
         "committed_epsilon": Field("ε committed"),
         "committed_delta": Field("δ committed"),
         "within_cap": Field("within the cap"),
