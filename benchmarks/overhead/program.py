@@ -22,7 +22,7 @@ def main() -> None:
     from tuner.recorder.recorder import MLflowRecorder
 
     report, words = Path(sys.argv[1]).absolute(), sys.argv[2:]
-    seen: dict[str, Any] = {"ray_up": time.perf_counter(), "started": [], "ended": [], "memory_mb": []}
+    seen: dict[str, Any] = {"ray_up": time.perf_counter(), "started": [], "reported": [], "ended": [], "memory_mb": []}
 
     def up() -> None:
         seen["ray_up"] = time.perf_counter()
@@ -37,6 +37,8 @@ def main() -> None:
         ray.init = _after(ray.init, up)
     started = _after(MLflowRecorder.trial_started, lambda: seen["started"].append(time.perf_counter()))
     MLflowRecorder.trial_started = started  # type: ignore[method-assign]
+    reported = _after(MLflowRecorder.trial_reported, lambda: seen["reported"].append(time.perf_counter()))
+    MLflowRecorder.trial_reported = reported  # type: ignore[method-assign]
     MLflowRecorder.trial_finished = _after(MLflowRecorder.trial_finished, ended)  # type: ignore[method-assign]
     atexit.register(lambda: report.write_text(json.dumps(seen)))
     cli.main(words)

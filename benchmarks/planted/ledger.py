@@ -150,8 +150,8 @@ FAULTS: tuple[Fault, ...] = (
         name="worker-makes-a-fresh-ledger",
         breaks="a worker that finds no ledger starts an empty one, and all spending is forgotten",
         file="tuner/privacy/ledger/search_budget.py",
-        old="Ledger.open(self.url, create=False))",
-        new="Ledger.open(self.url, create=True))",
+        old="Ledger.open(url, create=False)",
+        new="Ledger.open(url, create=True)",
         test="tests/privacy/ledger/test_ledger.py::test_a_worker_never_starts_a_ledger_afresh",
     ),
     Fault(
