@@ -63,7 +63,7 @@ FAULTS: tuple[Fault, ...] = (
         file="tuner/recorder/mlflow_store.py",
         old="    if has_password(uri):",
         new="    if False and has_password(uri):",
-        test="tests/cli/test_bad_input.py::test_one_error_and_nothing_started",
+        test="tests/cli/test_bad_inputs.py::test_a_wrong_file_is_one_clear_line",
     ),
     Fault(
         name="study-for-everybody",

@@ -85,6 +85,7 @@ class SearchBudget:
     """Budget of one search. The constructor raises `LedgerError` if the search is not in the ledger."""
 
     def __init__(self, ledger: Ledger, search: str) -> None:
+        _OPENED.pop((os.getpid(), ledger.url), None)  # a run that starts may have another file at this place
         self._ledger = ledger
         self.search = search
         ledger.search_state(search)
