@@ -66,7 +66,14 @@ def budget_chart(points: Sequence[Point]) -> Figure | None:
         for point, last in zip(points, before, strict=True)
         if last is None or (point.committed, point.cap) != (last.committed, last.cap)
     ][-_ROWS:]
-    figure = new_figure(WIDE[0], 1.3 + 0.3 * len(changes))
+    names = [f"{point.moment:%Y-%m-%d}  {_event_name(point)}" for point, _ in changes]
+    width, height = WIDE[0], 1.3 + 0.3 * len(changes)
+    figure = new_figure(width, height)
+    # The margin follows the number of letters, not their widths: the picture of a sealed search is the same for any id.
+    figure.set_layout_engine("none")
+    figure.subplots_adjust(
+        left=(0.15 + 0.075 * max(map(len, names))) / width, right=0.985, top=1 - 0.4 / height, bottom=0.55 / height
+    )
     axes = figure.add_subplot(xlabel="ε")
     rows = range(len(changes))
     for row, (point, base) in zip(rows, changes, strict=True):
@@ -91,12 +98,12 @@ def budget_chart(points: Sequence[Point]) -> Figure | None:
     axes.barh(0, 0, color=PURPLE, alpha=0.25, label="committed before")
     if any(point.committed < base for point, base in changes):
         axes.barh(0, 0, facecolor="white", edgecolor=PURPLE, hatch="///", label="given back")
-    axes.set_yticks(rows, [f"{point.moment:%Y-%m-%d}  {_event_name(point)}" for point, _ in changes])
+    axes.set_yticks(rows, names)
     axes.set_ylim(len(changes) - 0.5, -0.5)
     axes.set_xlim(left=0.0)
     axes.grid(visible=False, axis="y")
     axes.margins(x=0.12)
-    figure.legend(loc="outside upper left", ncols=4)
+    figure.legend(loc="upper left", ncols=4)
     return figure
 
 
