@@ -70,9 +70,9 @@ def budget_chart(points: Sequence[Point]) -> Figure | None:
     width, height = WIDE[0], 1.3 + 0.3 * len(changes)
     figure = new_figure(width, height)
     # The margin follows the number of letters, not their widths: the picture of a sealed search is the same for any id.
-    figure.set_layout_engine("none")
+    figure.set_layout_engine(None)
     figure.subplots_adjust(
-        left=(0.15 + 0.075 * max(map(len, names))) / width, right=0.985, top=1 - 0.4 / height, bottom=0.55 / height
+        left=(0.15 + 0.084 * max(map(len, names))) / width, right=0.985, top=1 - 0.4 / height, bottom=0.55 / height
     )
     axes = figure.add_subplot(xlabel="ε")
     rows = range(len(changes))
