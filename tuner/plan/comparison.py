@@ -199,7 +199,7 @@ def _priced(row: CandidateRow, rows: Sequence[MeasuredSearch], at: Situation | N
     price = expected_price(rows, row.candidate, at)
     if price is None:
         known = any(each.arm == row.candidate for each in rows)
-        return replace(row, unmeasured="too few data sets near" if known else "not measured")
+        return replace(row, unmeasured="too few similar data sets" if known else "not measured")
     gain = None if row.candidate == NO_SEARCH else expected_gain(rows, row.candidate, NO_SEARCH, at)
     return replace(row, price=price, gain=gain)
 
