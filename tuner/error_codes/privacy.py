@@ -22,7 +22,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger-encoding": "The database of a ledger must use UTF8. Create a database with that encoding.",
         "block-not-charged": "A search was about to charge steps without its claim on one of its blocks. Nothing was "
         "charged. Report this as a bug.",
-        "block-mirror": "The entry of a search on one of its other blocks charges nothing by itself. Use the search.",
+        "block-mirror": "The entry of a search on one of its other blocks charges nothing by itself. Use the search "
+        "itself.",
         "ledger-entry-refused": "The database refused an entry that does not continue the ledger's chain, or whose "
         "body is not JSON. Nothing was written. Write to a ledger with dp-tuner only.",
         "ledger-foreign": "The file is a database of another program. dp-tuner did not change it. Choose another file.",

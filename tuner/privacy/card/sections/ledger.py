@@ -104,7 +104,9 @@ DATASET_BUDGET = CardSection(
         "committed_epsilon": Field("ε committed"),
         "committed_delta": Field("δ committed"),
         "within_cap": Field("within the cap"),
-        "void": Field("TOTAL VOID, because the owner let records be used without protection", voids_text),
+        "void": Field(
+            "whether the TOTAL is VOID, because the owner let records be used without protection", voids_text
+        ),
         "naming": Field("what the total rests on"),
         "user": Field("user who ran this search"),
         "share": Field("share of that user"),
