@@ -98,8 +98,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "share-not-found": "The user has no share to revoke. Check the names of the user and of the data set.",
         "release-invalid": "The numbers of a release must be finite and above 0, with two classes or more, and some "
         "noise must give the requested ε. Correct `privacy.release`, `privacy.epsilon` or `privacy.delta`.",
-        "votes-invalid": "The noise of tests and answers must be finite and above 0, and some noise must give the "
-        "requested ε. Correct `privacy.votes`, `privacy.epsilon` or `privacy.delta`.",
+        "votes-invalid": "The noise of tests and answers must be finite and above 0, and the requested ε must be "
+        "reachable with some noise. Correct `privacy.votes`, `privacy.epsilon` or `privacy.delta`.",
         "division-missing": "A search that protects users must say how its records are divided among users: by "
         "(record, user) pairs, or by a user key. A reopened search must give the same ones as before.",
         "ledger-driver-missing": 'A PostgreSQL ledger needs psycopg. Run pip install "dp-tuner[postgres]".',

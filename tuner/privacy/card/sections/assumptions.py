@@ -284,7 +284,7 @@ NOT_PROVED = CardSection(
     title="Not proved",
     value=lambda _: [
         "the code does what this card says: it was tested against references, but not formally verified",
-        "the effect of rounding in the accountant is bounded: a measured margin is subtracted from delta",
+        "rounding in the accountant stays within the margin subtracted from delta: the margin was measured, not proved",
         f"the ledger is complete: {OPERATOR_TRUST}; the hash chain reveals changed entries, but not entries that were "
         "never written",
     ],

@@ -138,6 +138,6 @@ LEDGER = CardSection(
     fields={
         "head_seq": Field("number of the data set's last ledger entry when the card was made"),
         "head_hash": Field("hash of that entry"),
-        "label": Field("meaning"),
+        "label": Field("what the number and the hash show"),
     },
 )
