@@ -72,8 +72,8 @@ EXPLANATIONS: dict[str, str] = {
     ),
     "method-depends-on-more": (
         "A stage of your own method must be a function of its argument: `before_clip` of one sample's gradient, "
-        "and `after_noise` of the noised gradient. What it keeps between calls or draws at random is in no checkpoint, "
-        "and what it keeps of a sample no clip bounds."
+        "and `after_noise` of the noised gradient. No checkpoint stores what it keeps between calls or "
+        "draws at random, and no clip bounds what it keeps of a sample."
     ),
     "method-with-corrected-adam": (
         "The corrected Adam subtracts the variance of the noise, which is not known after a stage of your own."
@@ -256,8 +256,8 @@ FAILURES: dict[str, str] = {
     ),
     "accelerator-failed": (
         "The GPU of a worker no longer computes. Such an error of CUDA lasts until the process ends, so the worker "
-        "ends, and the trial continues from its checkpoint in a new one. If it comes again, look at the driver and the "
-        "memory of the GPU."
+        "ends, and the trial continues from its checkpoint in a new one. If it happens again, look at the driver and "
+        "the memory of the GPU."
     ),
     "replay-device-changed": (
         "A run of a sealed search is repeated with the same random numbers. It is the same run only on the same kind "
@@ -273,7 +273,7 @@ FAILURES: dict[str, str] = {
     ),
     "charge-actor-lost": (
         "The process that charges the ledger for a cluster's trials died. Ray starts it again, and the trials continue "
-        "from their last checkpoints. Nothing is needed, unless it happens again: then see the driver's machine."
+        "from their last checkpoints. You need not do anything. If it happens again, check the driver's machine."
     ),
     "rank-lost": (
         "A trial of several workers lost one of them, or one did not answer for ten minutes. The trial continues from "

@@ -214,7 +214,7 @@ def test_no_search_is_taken_unless_a_gain_is_expected() -> None:
 def test_what_was_not_measured_is_not_chosen() -> None:
     _, _, compared = chosen(measured({"commit": 5.0}, train_size=10**9))
     assert compared.best == "prior"
-    assert "too few data sets near" in compared.reason
+    assert "too few similar data sets" in compared.reason
     assert {each.price for each in compared.rows} == {None}
     _, _, foreign = chosen(measured({"commit": 5.0}, family="convolutional"))
     assert foreign.best == "commit"
@@ -404,8 +404,8 @@ def test_one_table_has_every_candidate_and_marks_what_is_taken() -> None:
     request = own.dataset_request()
     plan = make_plan(own, request)
     facts, table = lines(plan, compare(own, request, plan))
-    assert table["4 trials in 3 whole runs"][0] == f"{plan.nominal.noise_multiplier:.4g}"
-    assert table["4 trials in 3 whole runs"][-1].startswith("this file")
+    assert table["4 trials, steps of 3 whole runs"][0] == f"{plan.nominal.noise_multiplier:.4g}"
+    assert table["4 trials, steps of 3 whole runs"][-1].startswith("this file")
     assert "auto would take" in facts
     assert "auto takes" not in facts
 

@@ -92,7 +92,9 @@ def budget_set(ledger: str, **cap: Any) -> tuple[dict[str, Any], str]:  # noqa: 
 @click.argument("file", type=click.Path())
 @_answers
 def budget_public(ledger: str, dataset: str, file: str) -> tuple[dict[str, Any], str]:
-    """Declare that the records of FILE are public. Only the data's owner should do this: the answer tells of records.
+    """Declare that the records of FILE are public. Only the data's owner should do this.
+
+    The answer may reveal something about private records.
 
     Once the ledger holds private records of your own, a public search, or one with `private: false`, can use another
     file of your own only after this command. Records that the ledger holds as private are refused.

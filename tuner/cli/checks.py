@@ -52,7 +52,8 @@ def tune_doctor(
     and token; and, for the experiment FILE, its data, its GPUs and its own model. `tune run` checks the same.
 
     With --drill, run a small sweep on public digits with a ledger of its own, kill a worker and the driver, resume it,
-    and compare the steps leased, the noise drawn and the records in MLflow. With --address, on that cluster.
+    and compare the steps leased, the noise drawn and the records in MLflow. With --address too, the drill runs on
+    that cluster.
     """
     from tuner.doctor import diagnose, diagnosis_text, fix_script
 

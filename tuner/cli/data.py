@@ -37,8 +37,8 @@ def tune_data() -> None:
 def data_check(file: Path, unit: Literal["record", "user"] | None, task: str, as_json: bool) -> None:
     """Check an npz FILE with your own records: types, labels, scale, duplicates, users.
 
-    The output is EXACT: it has no noise, and no guarantee covers it. Do not share it, and do not choose settings of a
-    search by it that others will see. Nothing is charged, and nothing is written outside the terminal.
+    The output is EXACT: it has no noise, and no guarantee covers it. Do not share it, and do not use it to
+    choose settings of a search that others will see. Nothing is charged, and nothing is written outside the terminal.
 
     Exit codes: 0 if `tune run` can use the file, 2 if it would refuse it.
     """

@@ -157,7 +157,7 @@ def tune_cp(name: str, destination: str, force: bool) -> None:
 )
 @storage_option
 def tune_report(name: str, out: Path | None, storage: str) -> None:
-    """Write one interactive HTML page with the trials, the plots and the budget. It is one file that loads nothing."""
+    """Write one interactive HTML page with the trials, the plots and the budget. The page is self-contained."""
     from tuner.report.status import write_report
     from tuner.sweep.folder import find_sweep
 
@@ -177,7 +177,7 @@ def tune_report(name: str, out: Path | None, storage: str) -> None:
 def tune_compare(names: tuple[str, ...], out: Path, storage: str) -> None:
     """Write an interactive page: ε against score, settings that differ, and charts of all trials of the sweeps NAME.
 
-    The page is one file that loads nothing. Hover shows a trial, drag zooms, and headings sort.
+    The page is self-contained. Hover shows a trial, drag zooms, and headings sort.
     """
     from tuner.report.status import write_comparison
     from tuner.sweep.folder import find_sweep

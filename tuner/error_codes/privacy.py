@@ -22,7 +22,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger-encoding": "The database of a ledger must use UTF8. Create a database with that encoding.",
         "block-not-charged": "A search was about to charge steps without its claim on one of its blocks. Nothing was "
         "charged. Report this as a bug.",
-        "block-mirror": "The entry of a search on one of its other blocks charges nothing by itself. Use the search.",
+        "block-mirror": "The entry of a search on one of its other blocks charges nothing by itself. Use the search "
+        "itself.",
         "ledger-entry-refused": "The database refused an entry that does not continue the ledger's chain, or whose "
         "body is not JSON. Nothing was written. Write to a ledger with dp-tuner only.",
         "ledger-foreign": "The file is a database of another program. dp-tuner did not change it. Choose another file.",
@@ -84,8 +85,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "whole number. For this card it is not whole, so the card and the charged search have different public sizes.",
         "card-run-not-charged": "A card is issued for a charged run, but the ledger has no charged steps of this run. "
         "Check the search, the trial and the ledger.",
-        "card-block-missing": "A search over blocks of a table counts on each block, so its card states the total of "
-        "each, from its first charge on. Give the states of all its blocks.",
+        "card-block-missing": "A search over blocks of a table is charged to each of its blocks, so its card states "
+        "the total of each block, from the first charge of that block on. Give the states of all its blocks.",
         "card-search-unknown": "The ledger does not have the card's search on the card's data set. Give the ledger in "
         "which that search was charged.",
         "card-text-changed": "A card is verified byte for byte, and this file was edited, reformatted or cut off. Use "
@@ -97,10 +98,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "share-not-found": "The user has no share to revoke. Check the names of the user and of the data set.",
         "release-invalid": "The numbers of a release must be finite and above 0, with two classes or more, and some "
         "noise must give the requested ε. Correct `privacy.release`, `privacy.epsilon` or `privacy.delta`.",
-        "votes-invalid": "The noise of tests and answers must be finite and above 0, and some noise must give the "
-        "requested ε. Correct `privacy.votes`, `privacy.epsilon` or `privacy.delta`.",
+        "votes-invalid": "The noise of tests and answers must be finite and above 0, and the requested ε must be "
+        "reachable with some noise. Correct `privacy.votes`, `privacy.epsilon` or `privacy.delta`.",
         "division-missing": "A search that protects users must say how its records are divided among users: by "
-        "(record, user) pairs, or by a user key. A reopened search must give those with which it was opened.",
+        "(record, user) pairs, or by a user key. A reopened search must give the same ones as before.",
         "ledger-driver-missing": 'A PostgreSQL ledger needs psycopg. Run pip install "dp-tuner[postgres]".',
         "ledger-url": "A ledger is an SQLite file (sqlite:///FILE) or a PostgreSQL database "
         "(postgresql://user@host/database).",
@@ -180,10 +181,10 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "results, and the guarantee would not hold.",
         "dataset-cap-exceeded": "The claims of all searches on the data set together would exceed its cap. Lower "
         "`privacy.epsilon` or `delta`, or ask the owner for a larger cap.",
-        "records-not-admitted": "The ledger may hold the records as private, or the owner has not entered them. Which "
-        "of the two is not told, because the answer would tell about records. The owner can enter a public file with "
-        "`tune budget public` and a new private data set with `tune budget set`. `tune run --void-total` runs the "
-        "search all the same, and voids the guarantee for all searches together.",
+        "records-not-admitted": "The ledger may hold the records as private, or the owner has not entered them. The "
+        "message does not say which, because that would reveal something about records. The owner can enter a public "
+        "file with `tune budget public` and a new private data set with `tune budget set`. `tune run --void-total` "
+        "runs the search all the same, and voids the guarantee for all searches together.",
         "records-known-private": "Records, or a name, that the ledger holds as private cannot be entered as public.",
         "blocks-differ": "A table is searched either whole or by blocks, so that each record has one total. "
         "Search it as before.",
@@ -193,7 +194,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "users-differ": "A record that is also in the file of an earlier search belongs to another user there. Claims "
         "for each user add up only if all searches on a data set divide its records among the same users. Use the same "
         "user column, with the same names. If people with equal records come and go, so that this can never hold, "
-        "declare `dataset.user_key` from the first search on. The message does not tell the record, which is private.",
+        "declare `dataset.user_key` from the first search on. The message does not name the record, which is private.",
         "user-key-differs": "The first search on a data set decides how its records are divided among users: by the "
         "records themselves, or by a declared `dataset.user_key`. Later searches must write the same key, or none.",
     },

@@ -199,7 +199,7 @@ def _priced(row: CandidateRow, rows: Sequence[MeasuredSearch], at: Situation | N
     price = expected_price(rows, row.candidate, at)
     if price is None:
         known = any(each.arm == row.candidate for each in rows)
-        return replace(row, unmeasured="too few data sets near" if known else "not measured")
+        return replace(row, unmeasured="too few similar data sets" if known else "not measured")
     gain = None if row.candidate == NO_SEARCH else expected_gain(rows, row.candidate, NO_SEARCH, at)
     return replace(row, price=price, gain=gain)
 
@@ -282,7 +282,7 @@ _TITLES: Mapping[str, str] = {
 
 def _title(candidate: str, plan: Plan) -> str:
     if plan.full_runs is not None:
-        return f"{plan.trials} trials in {plan.full_runs:g} whole runs"
+        return f"{plan.trials} trials, steps of {plan.full_runs:g} whole runs"
     if candidate == "composition":
         return f"{plan.trials} whole trials, composed"
     return _TITLES[candidate]

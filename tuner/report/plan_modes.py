@@ -90,7 +90,7 @@ def _sealed_trials(plan: Plan) -> Iterator[tuple[str, str]]:
     law, several = sealed.law, facts.quantiles
     shape = f", shape {law.shape:g}" if law.name == "negative_binomial" else ""
     yield "runs", f"a random number, never shown: {law.name}{shape}, mean {law.mean:g}"
-    at_most = [f"{several[name]} in {name} %" for name in ("50", "90", "99")]
+    at_most = [f"{several[name]} runs in {name} %" for name in ("50", "90", "99")]
     yield "compute", f"at most {', '.join(at_most)} of searches; never more than {sealed.at_most} runs"
     steps = [f"{several[name] * plan.steps_per_trial}" for name in ("50", "90", "99")]
     yield "in steps", f"{', '.join(steps)}; {several['at_most'] * plan.steps_per_trial} at the maximum number of runs"

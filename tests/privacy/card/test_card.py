@@ -188,7 +188,7 @@ def test_what_every_card_says(cards: dict[str, dict[str, Any]], kind: str) -> No
 
 OF_CODE = (
     "one record moves the clipped sum by at most C",
-    "samples do not meet before the clip",
+    "each sample is computed without the others before the clip",
     "no record decides how a trial ends",
 )
 

@@ -211,9 +211,10 @@ def not_admitted() -> BudgetRefusedError:
     return BudgetRefusedError(
         "records-not-admitted",
         "The ledger does not admit these records for this use: it may hold them as private, or the owner of the data "
-        "has not entered them. The reason is not told, because it would tell about records. Nothing was charged. Ask "
-        "the owner. `tune budget public NAME FILE` enters a file that everyone may see, and `tune budget set NAME "
-        "--epsilon E --delta D` enters a new private data set. Records that the ledger holds keep their name.",
+        "has not entered them. The message does not say which, because that would reveal something about records. "
+        "Nothing was charged. Ask the owner. `tune budget public NAME FILE` enters a file that everyone may see, and "
+        "`tune budget set NAME --epsilon E --delta D` enters a new private data set. Records that the ledger holds "
+        "keep their name.",
     )
 
 

@@ -154,7 +154,11 @@ def _of_code(subject: Subject) -> list[Assumption]:
     crash = "a crash of the process, or a pass that never ends, is not covered"
     if _comes_with_us(subject):
         return [
-            ("samples do not meet before the clip", _ENGINE, "the model and the method come with dp-tuner"),
+            (
+                "each sample is computed without the others before the clip",
+                _ENGINE,
+                "the model and the method come with dp-tuner",
+            ),
             ("no record decides how a trial ends", _ENGINE, f"{_RAISING}; {crash}"),
         ]
     details = subject.search.details
@@ -168,7 +172,7 @@ def _of_code(subject: Subject) -> list[Assumption]:
         "which cannot find every dependence"
     )
     return [
-        ("samples do not meet before the clip", _ASSUMED, tested),
+        ("each sample is computed without the others before the clip", _ASSUMED, tested),
         ("no record decides how a trial ends", _ASSUMED, f"{_RAISING}; {crash}"),
     ]
 
@@ -186,8 +190,8 @@ def _of_device(subject: Subject) -> list[Assumption]:
     if subject.search.details.get("device") != "cuda":
         return []
     why = (
-        "the trials ran on a GPU; all passes have one public shape and all products all digits of float32, but no real "
-        "GPU has confirmed that a record then rounds the same in any company"
+        "the trials ran on a GPU; all passes have one public shape and all products have all digits of float32, but no "
+        "real GPU has confirmed that a record then rounds the same whichever records are in the pass"
     )
     return [("rounding on the GPU stays within what the noise covers", _ASSUMED, why)]
 
@@ -280,7 +284,7 @@ NOT_PROVED = CardSection(
     title="Not proved",
     value=lambda _: [
         "the code does what this card says: it was tested against references, but not formally verified",
-        "the effect of rounding in the accountant is bounded: a measured margin is subtracted from delta",
+        "rounding in the accountant stays within the margin subtracted from delta: the margin was measured, not proved",
         f"the ledger is complete: {OPERATOR_TRUST}; the hash chain reveals changed entries, but not entries that were "
         "never written",
     ],

@@ -7,11 +7,17 @@ from typing import Any
 from search_spaces import MINIMA
 from tuner.privacy.card.curve import claim_curve
 from tuner.privacy.card.sections.section import CardSection, Field, Subject
-from tuner.privacy.card.text import curve_text
+from tuner.privacy.card.text import curve_text, detail
 from tuner.privacy.ledger.odometer import LABEL, read_search
 from tuner.privacy.ledger.state import PoolState
 
 __all__ = ["SPENT", "TRAINING_CAP", "VALIDATION_CAP"]
+
+
+def _estimate_text(value: float | None) -> str:
+    """Return an estimate as text. Not every kind of cap has one."""
+    return "not estimated" if value is None else detail(value)
+
 
 _FIELDS = {
     "label": Field("what it is"),
@@ -22,10 +28,12 @@ _FIELDS = {
     "noise": Field("standard deviation of the noise of a score, in correct answers"),
     "filter": Field("what is allowed (steps: sample rates, noise in units of the clipping norm, numbers of steps)"),
     "planned": Field("what the steps were planned for"),
-    "epsilon_at_cap": Field("ε of all allowed steps"),
-    "discretisation_error": Field("estimated amount by which the accountant's grid makes this ε too large"),
+    "epsilon_at_cap": Field("ε of all that is allowed"),
+    "discretisation_error": Field(
+        "estimated amount by which the accountant's grid makes this ε too large", _estimate_text
+    ),
     "joint": Field("both caps together"),
-    "curve": Field("ε of all allowed steps at other values of δ", curve_text),
+    "curve": Field("ε of all that is allowed, at other values of δ", curve_text),
 }
 
 _TWO_RELEASES = (

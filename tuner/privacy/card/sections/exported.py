@@ -85,7 +85,9 @@ WINNER = CardSection(
         "starts_from": Field("weights at its start"),
         "sample_rate": Field("sample rate (probability that a unit is in a batch)"),
         "noise_multiplier": Field("noise multiplier (standard deviation of the noise, in units of the clipping norm)"),
-        "releases": Field("what a step releases, all of it at the cost of one release with this noise multiplier"),
+        "releases": Field(
+            "what a step releases (together it costs as much as one release with the noise multiplier above)"
+        ),
         "steps": Field("charged steps"),
         "single_run_epsilon": Field("ε of these steps"),
         "at_delta": Field("at δ"),

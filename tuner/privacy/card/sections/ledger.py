@@ -104,7 +104,9 @@ DATASET_BUDGET = CardSection(
         "committed_epsilon": Field("ε committed"),
         "committed_delta": Field("δ committed"),
         "within_cap": Field("within the cap"),
-        "void": Field("TOTAL VOID, because the owner let records be used without protection", voids_text),
+        "void": Field(
+            "whether the TOTAL is VOID, because the owner let records be used without protection", voids_text
+        ),
         "naming": Field("what the total rests on"),
         "user": Field("user who ran this search"),
         "share": Field("share of that user"),
@@ -136,6 +138,6 @@ LEDGER = CardSection(
     fields={
         "head_seq": Field("number of the data set's last ledger entry when the card was made"),
         "head_hash": Field("hash of that entry"),
-        "label": Field("meaning"),
+        "label": Field("what the number and the hash show"),
     },
 )
