@@ -115,7 +115,7 @@ def die(n):
         ray._private.worker._global_node.all_processes["raylet"][0].process.kill()
 
 try:
-    Sweep(Path(sys.argv[1]), trials=50, observers=(Recorder(die),)).run_ray()
+    Sweep(Path(sys.argv[1]), trials=2000, observers=(Recorder(die),)).run_ray()
 except TunerError as error:
     sys.exit(error.code)
 """
