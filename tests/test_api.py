@@ -23,9 +23,9 @@ def test_the_example_of_the_page_runs_as_it_stands(tmp_path: Path, monkeypatch: 
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "The guarantee of ONE search is its cap: ε = 8" in done.stdout
+    assert "The guarantee of ONE search is its cap: ε = 4" in done.stdout
     ledger = Ledger.open(f"sqlite:///{tmp_path}/dp-tuner/ledger.db", create=False)
-    assert ledger.dataset_state("digits").committed_epsilon == 8.0
+    assert ledger.dataset_state("digits").committed_epsilon == 4.0
 
 
 def test_what_cannot_start_is_an_error_and_leaves_no_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
