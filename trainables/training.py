@@ -74,7 +74,8 @@ class PrivateTraining:
         self.spec = spec
         self.step = 0
         self._charge = charge
-        self._restarts: int | None = None
+        self._restarts: int | None = None  # None before the first lease
+        self._leased = 0  # see `state_dict`
         self._ranks = ranks
         self._hyperparameters = from_parameters(
             spec.method,
@@ -249,11 +250,12 @@ class PrivateTraining:
         while self.step < step:
             self._health.check(self._theta, step=self.step, at_most_every=lease_size(restarts=0))
             if self._restarts is None:  # a restarted trial is another object
-                self._restarts = self._charge.restarts()
+                self._restarts, self._leased = self._charge.restarts(), self._charge.leased()
             leased = min(lease_size(self._restarts), step - self.step)
             used = self._private_step.mechanism
             # The lease is durable before the first of its batches is drawn.
             self._charge.lease(leased, sample_rate=used.sample_rate, noise_multiplier=used.noise_multiplier)
+            self._leased += leased
             for _ in range(leased):
                 self._theta = self._private_step.take(
                     self._theta, inputs, targets, learning_rate=self.learning_rate, users=self._users["train"]
@@ -324,12 +326,17 @@ class PrivateTraining:
         return float(noised) / self._protected_size
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state from which the training continues bit for bit. It is secret, as it reveals later noise."""
+        """Return the state from which the training continues bit for bit. It is secret, as it reveals later noise.
+
+        `leased` is the count of the charge at the first lease, plus what this object leased. If another process
+        leases for the same trial, for example one that was taken for dead, the charge counts more. Whoever continues
+        from the state then takes a new key.
+        """
         self._layout.write(self._theta, self._model)  # the model may contain the averaged weights
         state = {
             "spec": spec_fingerprint(self.spec),
             "step": self.step,
-            "leased": self._charge.leased(),
+            "leased": self._charge.leased() if self._restarts is None else self._leased,
             "released": self._released(),
             "noise_draws": self.noise_draws,
             "model": {name: value.detach().clone().cpu() for name, value in self._model.state_dict().items()},

@@ -37,7 +37,7 @@ class FakeBudget:
     def charged_steps(self, trial: str) -> int:
         return self.steps.get(trial, 0)
 
-    def view(self, *, live: bool = False) -> SimpleNamespace:
+    def view(self, *, live: bool = False, compose: bool = True) -> SimpleNamespace:
         spent = sum(self.steps.values())
         return SimpleNamespace(
             spent_steps=spent,
@@ -107,6 +107,12 @@ def small_sweep(folder: Path, budget: FakeBudget | None = None) -> FakeBudget:
     return budget
 
 
+class Page(list[Any]):
+    """A page of runs, with the token of the next one."""
+
+    token: str | None = None
+
+
 class FakeMLflowError(Exception):
     def __init__(self, message: str, code: str = "INTERNAL_ERROR") -> None:
         super().__init__(message)
@@ -137,14 +143,21 @@ class FakeMLflow:
         self._request()
         return SimpleNamespace(experiment_id="1", lifecycle_stage="active")
 
-    def search_runs(self, experiments: list[str], *, filter_string: str, order_by: list[str]) -> list[Any]:
+    def search_runs(
+        self, experiments: list[str], *, filter_string: str, order_by: list[str], page_token: str | None
+    ) -> Page:
+        """Return two runs at a time, so that a sweep of a few trials has several pages."""
         self._request()
         wanted = [part.split("`")[1::2] + part.split("'")[1::2] for part in filter_string.split(" and ")]
-        return [
+        found = [
             run
             for run in self.runs.values()
             if run.info.lifecycle_stage == "active" and all(run.data.tags.get(name) == value for name, value in wanted)
         ]
+        begin = int(page_token or 0)
+        page = Page(found[begin : begin + 2])
+        page.token = str(begin + 2) if begin + 2 < len(found) else None
+        return page
 
     def create_run(self, experiment: str, *, start_time: int, tags: dict[str, str], run_name: str) -> SimpleNamespace:
         self._request()

@@ -167,7 +167,7 @@ def test_protected_scores_and_whom_the_guarantee_protects_are_told(tmp_path: Pat
     budget = FakeBudget()
     whole = budget.view
 
-    def with_scores(*, live: bool = False) -> object:
+    def with_scores(*, live: bool = False, compose: bool = True) -> object:
         view = whole()
         view.step_cap = None
         view.validation = SimpleNamespace(spent_steps=3, epsilon_spent=0.25)

@@ -268,6 +268,18 @@ def test_a_checkpoint_after_a_repeat_continues_again(trained: Trained, charge: C
     assert same(training, resumed)
 
 
+def test_a_checkpoint_does_not_count_what_another_process_leased(trained: Trained, charge: CountingCharge) -> None:
+    """That process may have drawn noise from the same stream."""
+    training = trained(3)
+    charge.leases.append(2)
+    training.run_to(5)
+    state = training.state_dict()
+    assert (state["leased"], charge.leased()) == (5, 7)
+    resumed = trained(0)
+    resumed.load_state_dict(state)
+    assert not torch.equal(resumed.state_dict()["secret"]["key"], state["secret"]["key"])
+
+
 def test_another_specification_never_gets_the_stored_noise(trained: Trained) -> None:
     """The same noise on two clipping norms would cancel in their difference."""
     training = trained(3)

@@ -345,7 +345,7 @@ class MLflowRecorder:
             return self._sweep.claim
         if self._budget is None:
             return "**Not private.** This sweep was run with `private: false`, so nothing in it has a guarantee."
-        view = self._budget.view()
+        view = self._budget.view(compose=False)  # the note names the claim alone
         steps = "" if view.step_cap is None else f"The search may take {view.step_cap} steps in all. "
         return (
             f"**Privacy budget.** {budget_sentence(view, unit=self._sweep.unit)} {steps}"

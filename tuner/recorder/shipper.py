@@ -63,7 +63,8 @@ class Shipper:
         self._target: Acknowledgement | None = None
         self._header: dict[str, Any] = {}
         self._experiment = ""
-        self._runs: dict[str, str] = {}
+        self._runs: dict[str, str] = {}  # of the trials met so far, by trial id
+        self._found: dict[str, str] | None = None  # the sweep's runs that were in MLflow before; None if not known
         self._created: set[str] = set()  # by this process, and not ended since
         self._offset = 0
         self.sent = 0
@@ -137,7 +138,7 @@ class Shipper:
         if not self._runs_exist():
             # A run was deleted in MLflow. The next call finds or creates the runs again, and sends every record again.
             self._runs.clear()
-            self._offset = 0
+            self._found, self._offset = None, 0
             raise error
         for line in lines:
             try:
@@ -184,10 +185,8 @@ class Shipper:
         mine.metrics += _metrics(record)
         if kind == "sweep_started" and record.get("data"):
             self._client.log_inputs(run, datasets=[_data(record["data"])])
-        if kind in ("sweep_started", "trial_started"):
-            self._log(run, pending)
-            if run not in self._created:  # a new run is running already
-                self._client.update_run(run, status="RUNNING")
+        if kind in ("sweep_started", "trial_started") and run not in self._created:  # a new run is running already
+            self._client.update_run(run, status="RUNNING")
         elif kind in ("trial_finished", "sweep_finished"):
             self._log(run, pending)
             self._client.set_terminated(run, status=record["status"], end_time=record["t"])
@@ -251,16 +250,31 @@ class Shipper:
         return self._runs[trial]
 
     def _find(self, trial: str) -> str | None:
-        found = self._client.search_runs(
-            [self._experiment],
-            filter_string=f"tags.`{_TAG_SWEEP}` = '{self._header['sweep']}' and tags.`{_TAG_TRIAL}` = '{trial or '-'}'",
-            order_by=["attributes.start_time ASC", "attributes.run_id ASC"],
-        )
-        for extra in found[1:]:
-            # A request to create the run timed out and was repeated, but then arrived late. The first run is used.
-            self._client.set_tag(extra.info.run_id, "state", "duplicate")
-            self._client.set_terminated(extra.info.run_id, status="KILLED", end_time=extra.info.start_time)
-        return str(found[0].info.run_id) if found else None
+        if self._found is None:
+            self._found = self._all_runs()
+        return self._found.get(trial)
+
+    def _all_runs(self) -> dict[str, str]:
+        """Return the ids of the sweep's runs in MLflow by trial id. Mark runs that were created twice."""
+        found: dict[str, str] = {}
+        token = None
+        while True:
+            page = self._client.search_runs(
+                [self._experiment],
+                filter_string=f"tags.`{_TAG_SWEEP}` = '{self._header['sweep']}'",
+                order_by=["attributes.start_time ASC", "attributes.run_id ASC"],
+                page_token=token,
+            )
+            for run in page:
+                trial = run.data.tags.get(_TAG_TRIAL, "-")
+                first = found.setdefault(_PARENT if trial == "-" else trial, str(run.info.run_id))
+                if first != run.info.run_id:
+                    # A request to create the run timed out and was repeated, but then arrived late. The first is used.
+                    self._client.set_tag(run.info.run_id, "state", "duplicate")
+                    self._client.set_terminated(run.info.run_id, status="KILLED", end_time=run.info.start_time)
+            token = page.token
+            if not token:
+                return found
 
     def _create(self, trial: str, record: dict[str, Any]) -> str:
         tags = {_TAG_SWEEP: str(self._header["sweep"]), _TAG_TRIAL: trial or "-", "mlflow.source.name": "tune run"}
@@ -271,11 +285,11 @@ class Shipper:
                 name = f"{self._header['params'].get('name', 'trial')} {int(record['number']):03d}"
         else:
             name = str(self._header["sweep"])
-        run = str(
-            self._client.create_run(self._experiment, start_time=record["t"], tags=tags, run_name=name).info.run_id
-        )
-        self._created.add(run)
-        return run
+        before, self._found = self._found, None  # a request that fails may still create the run
+        created = self._client.create_run(self._experiment, start_time=record["t"], tags=tags, run_name=name)
+        self._found = before
+        self._created.add(created.info.run_id)
+        return str(created.info.run_id)
 
 
 def _metrics(record: dict[str, Any]) -> list[Any]:

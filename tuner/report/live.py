@@ -53,8 +53,9 @@ class LiveView:
 
     On a terminal, it redraws one table in place. The table is removed at the end, because the summary follows. After
     an error or an interrupt, the table stays. Elsewhere, the view prints one line per event or, with ``quiet``, per
-    finished trial. The budget is read at every event. For the table it is also read every two seconds, because steps
-    are charged between reports. If the budget cannot be read, the table shows the last reading and says so.
+    finished trial. The budget is read when it is shown: on a terminal after every event and every two seconds, because
+    steps are charged between reports, and elsewhere when a trial ends. If the budget cannot be read, the table shows
+    the last reading and says so.
 
     Args:
         budget_view: returns the current budget of the search, whose ε may be an upper bound (`odometer.read_search`);
@@ -172,6 +173,8 @@ class LiveView:
         """Show a trial that ended."""
         with self._mutex:
             row = self._take(trial)
+            if self._live is None:
+                self._read_budget()
             reason = f" ({row.reason})" if row.reason else ""
             best = "  BEST" if row is self._best else ""
             budget = f"  budget: {budget_line(self._budget)}" if self._budget else ""
@@ -219,7 +222,7 @@ class LiveView:
     def _take(self, trial: TrialView) -> TrialRow:
         row = TrialRow.of(trial).with_error(self._error)
         self._rows[trial.id] = row
-        self._read_budget()
+        self._budget_due = 0.0  # the next drawing of the table reads the budget
         return row
 
     def _ended(self) -> int:

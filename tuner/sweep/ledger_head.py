@@ -49,14 +49,15 @@ class HeadWatch(Observer):
 
     def __init__(self, sweep: SweepFolder, ledger: Ledger) -> None:
         self._sweep, self._ledger = sweep, ledger
+        self._datasets = ledger.search_state(sweep.id).datasets
 
     def trial_reported(self, trial: TrialView, step: int, metrics: dict[str, float]) -> None:
         """Keep the head without waiting for the disk, which a checkpoint and the study's journal have waited for."""
-        remember_head(self._sweep, self._ledger, durable=False)
+        remember_head(self._sweep, self._ledger, self._datasets, durable=False)
 
     def trial_finished(self, trial: TrialView) -> None:
         """Keep the head durably."""
-        remember_head(self._sweep, self._ledger)
+        remember_head(self._sweep, self._ledger, self._datasets)
 
 
 def remember_head(sweep: SweepFolder, ledger: Ledger, datasets: Sequence[str] = (), *, durable: bool = True) -> None:
