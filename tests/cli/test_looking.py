@@ -51,9 +51,10 @@ def test_a_cap_below_what_is_committed_is_set_only_on_request(charged: Tune) -> 
         ({"ledger": "sqlite:///nowhere/ledger.db"}, "ledger-folder-missing"),
         ({"ledger": "ledger.db"}, "ledger-url"),
         ({"tracking": {"uri": "runs"}}, "tracking-uri-invalid"),
+        ({"trainable__start": {"path": "w.safetensors", "public": True}}, "start-unreadable"),
     ],
 )
-def test_an_address_that_cannot_be_used_is_found_by_validate_plan_and_run(
+def test_an_address_or_a_file_that_cannot_be_used_is_found_by_validate_plan_and_run(
     tune: Tune, changes: dict[str, object], code: str
 ) -> None:
     file = tune.write(**changes)

@@ -73,7 +73,7 @@ def _row(report: SweepReport) -> tuple[str, ...]:
         report.sweep,
         report.state,
         report.subtitle,
-        "not private" if budget is None else amount(budget.epsilon_cap),
+        amount(budget.epsilon_cap) if budget is not None else "nothing charged" if report.claim else "not private",
         "–" if budget is None else amount(budget.delta),
         "sealed" if report.runs_hidden else f"{report.ended} of {report.trials_planned}",
         "–" if winner is None else f"{report.metric} {with_error(winner.score, winner.error)}",

@@ -16,6 +16,7 @@ from tuner.experiment.places import Places
 from tuner.passwords import hide_password
 from tuner.plan.shapes import rung_steps
 from tuner.sweep.addresses import check_addresses
+from tuner.sweep.start_weights import start_file
 from tuner.sweep.sweep_study import check_search
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def check_file(name: str, overrides: Sequence[str]) -> CheckedFile:
         places = Places(path, overrides)
         check_addresses(experiment, places)
         _check_own_files(experiment, places)
+        with places.at("trainable.start.path"):
+            start_file(experiment)
         if experiment.runs_own_code:
             from tuner.sweep.preflight import check_model, prepare
 
