@@ -16,6 +16,8 @@ WITH = [
     "postgresql://me@host/db?password=secret&sslmode=require",
     "postgresql://me@host/db?sslpassword=secret",
     "http://host:5000/?access_token=secret",
+    "me:secret@host/db",
+    "postgresql:/me:secret@host/db",
 ]
 WITHOUT = [
     "http://host:5000",
