@@ -201,17 +201,18 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False, compose: bool = True)
 def _prices(experiment: Experiment, plan: Plan) -> tuple[CandidateRow, ...]:
     """Return what each way to search was expected to cost, which follows from public facts alone.
 
-    It is empty for a search without privacy, and where the data set is not known here any more. What `auto` chose is
-    narrower than its file (one trial, perhaps), so what the choice refuses is left out: the file need not refuse it.
+    It is empty for a search without privacy, and where the data set or the model is not here any more. What `auto`
+    chose is narrower than its file (one trial, perhaps), so what the choice refuses is left out: the file need not
+    refuse it.
     """
-    from trainables.errors import DatasetError
+    from trainables.errors import TrainableError
     from tuner.plan.comparison import compare
 
     if not plan.private:
         return ()
     try:
         rows = compare(experiment, experiment.dataset_request(), plan).rows
-    except (DatasetError, TunerError):
+    except (TrainableError, TunerError):
         return ()
     return rows if experiment.chosen_by_auto is None else tuple(row for row in rows if not row.refused)
 
