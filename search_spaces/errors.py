@@ -35,8 +35,8 @@ EXPLANATIONS: dict[str, str] = {
         "Only smoothing_samples can rise within a trial. For any other parameter, write one value, a range or a choice."
     ),
     "unimodal-invalid": (
-        "Only a range can be declared unimodal. Options have no order, and a single value is not searched. Remove "
-        "unimodal, or write a range."
+        "Only a range can be declared unimodal, which means that the score has a single maximum along it. Options "
+        "have no order, and a single value is not searched. Remove unimodal, or write a range."
     ),
     "value-illegal": (
         "A value is not legal for its parameter, so a trial could fail or lose its privacy guarantee. Write a value "
@@ -52,7 +52,8 @@ EXPLANATIONS: dict[str, str] = {
     ),
     "parameter-repeated": "A parameter is given twice, perhaps by its name and by an alias. Remove one of the two.",
     "own-parameters-invalid": (
-        "`search.space.own` has the parameters of a method of your own, each with a value, a range or a choice."
+        "`search.space.own` is a mapping of the parameters of your own method. Give each parameter a value, a "
+        "range or a choice."
     ),
     "parameter-unknown": (
         "The method has no parameter of this name. Check the spelling, choose another method, or remove the parameter."
