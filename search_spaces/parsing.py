@@ -233,7 +233,7 @@ class _Reader:
             self._problem("parameter-unknown", path, rule, as_yaml(value), fix)
         elif key in _ELSEWHERE:
             rule = f"{key} cannot be searched"
-            fix = f"Set {_ELSEWHERE[key]} instead. It applies to all trials."
+            fix = f"Set {_ELSEWHERE[key]} instead. This key applies to all trials."
             self._problem("parameter-not-searchable", path, rule, as_yaml(value), fix)
         else:
             own = METHODS.get(self._method or "", ())

@@ -94,7 +94,7 @@ class Hyperparameters:
             problems.append(
                 (
                     "momentum-with-adam",
-                    f"`momentum` must be 0 with {self.optimizer} (got {self.momentum!r}). Remove it or use sgd.",
+                    f"`momentum` must be 0 with {self.optimizer} (got {self.momentum!r}). Remove momentum, or use sgd.",
                 )
             )
         copies = self.augmentation_multiplicity

@@ -46,7 +46,7 @@ OPERATOR_LOG = Path("operator", "operator.log")
 
 _NAME = re.compile(r"step-(\d+)\.pt")
 _KEPT = 2
-"""Number of checkpoints that a trial keeps. If the last one is damaged, the trial continues from the one before."""
+"""Number of checkpoints that a trial keeps. If the last is damaged, the trial continues from the one before."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FEW_BYTES = 1 << 20  # with less free space than this, a checkpoint fails because the disk is full
 

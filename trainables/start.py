@@ -83,7 +83,7 @@ def read_start(path: str, *, sha256: str | None = None) -> StartFile:
     except (SafetensorError, ValueError, KeyError) as error:  # KeyError: a type that torch does not have
         raise HyperparameterError(
             "start-unreadable",
-            f"The file of weights must be a safetensors file (got {path}: {error}). Write one with "
+            f"The file of weights must be a safetensors file (got {path}: {error}). Write the file with "
             "safetensors.torch.save_file.",
         ) from error
     return StartFile(sha256=found, metadata=header.get("__metadata__") or {}, weights=weights)
@@ -108,7 +108,8 @@ def _problem(name: str, value: Tensor, own: Mapping[str, Tensor]) -> tuple[str, 
         hint = near_name_hint(name, own)
         return (
             "start-does-not-fit",
-            f"`start` has the parameter {name!r}, which the model does not have.{hint} Leave it out of the file.",
+            f"`start` has the parameter {name!r}, which the model does not have.{hint} Leave this parameter out "
+            "of the file.",
         )
     wanted = own[name]
     if value.shape != wanted.shape or value.is_floating_point() != wanted.is_floating_point():

@@ -82,7 +82,8 @@ def check_unit(request: DatasetRequest) -> None:
             raise DatasetError(
                 "public-size-missing",
                 f"`dataset.public_users` of {request.name} must be a PUBLIC number of training users, at least 1 "
-                f"(got {request.public_users!r}). It sets the sample rate. The exact number in the file is private.",
+                f"(got {request.public_users!r}). This number sets the sample rate. The exact number in the file is "
+                "private.",
             )
     elif request.name in DATASETS and DATASETS[request.name].users is None:
         shipped = ", ".join(name for name, known in DATASETS.items() if known.users is not None)
@@ -108,7 +109,8 @@ def public_train_size(request: DatasetRequest) -> int:
     if left < 1:
         raise DatasetError(
             "split-empty",
-            f"`validation_fraction` must leave at least one of {size} records for training (got {fraction}). Lower it.",
+            f"`validation_fraction` must leave at least one of {size} records for training (got {fraction}). "
+            "Lower the fraction.",
         )
     return left
 

@@ -229,7 +229,7 @@ def _labels(arrays: Arrays, classes: int, facts: dict[str, Any]) -> Iterator[Rem
         yield Remark(
             "warning",
             f"no training record has the label {_some(empty)}, so the model cannot learn this class. Number the "
-            "classes without gaps, or lower classes=...",
+            "classes without gaps, or lower `classes` in the file.",
         )
     rare = np.flatnonzero((each > 0) & (each < _RARE * each.sum() / classes)).tolist()
     share = each.max() / each.sum()
@@ -277,7 +277,7 @@ def _columns(arrays: Arrays, parts: dict[str, _Part], facts: dict[str, Any]) -> 
         yield Remark(
             "warning",
             f"{len(constant)} of {len(seen)} {what}s of x_train are constant ({_some(constant)}). They teach the "
-            "model nothing, and their weights still get noise. Leave them out.",
+            f"model nothing, and their weights still get noise. Leave these {what}s out.",
         )
     size = np.maximum(np.abs(low), np.abs(high))
     used = size[size > 0]

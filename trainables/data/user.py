@@ -30,7 +30,7 @@ def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
         raise DatasetError(
             "public-size-missing",
             f"`dataset.public_size` of {request.name} must be a PUBLIC number of training records, at least 1 (got "
-            f"{size}). It sets the sample rate. The exact number in the file is private.",
+            f"{size}). This number sets the sample rate. The exact number in the file is private.",
         )
     path = Path(file).expanduser().absolute()
     arrays = check_own_file(path, users=users is not None, blocks=bool(request.blocks), task=request.task)

@@ -45,8 +45,8 @@ BLOCK = "block_train"
 
 MOST_CLASSES = 100_000  # a model with one output for each class would not fit into memory
 _LABEL_FIX = {
-    "f": "Convert it with .astype(int).",
-    "b": "Convert it with .astype(int).",
+    "f": "Convert the labels with .astype(int).",
+    "b": "Convert the labels with .astype(int).",
     "U": "Number the classes from 0.",
     "S": "Number the classes from 0.",
 }
@@ -85,8 +85,8 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
         # Only the error's class is reported, because the message may quote the private file.
         raise DatasetError(
             "own-file-format",
-            f"{path} must be an npz file of arrays, without pickled objects (got {type(error).__name__} while reading "
-            "it). Write it with numpy.savez.",
+            f"{path} must be an npz file of arrays, without pickled objects (got {type(error).__name__} while "
+            "reading it). Write the file with numpy.savez.",
         ) from error
 
 
@@ -250,7 +250,7 @@ def _other_labels(labels: np.ndarray, task: str) -> list[str]:
     if task == REGRESSION:
         with np.errstate(all="ignore"):
             bad = int((~np.isfinite(labels.astype(np.float32))).sum())
-        return [f"`y_test` must contain only finite numbers (got {bad} that are not)."] if bad else []
+        return [f"`y_test` must contain only finite float32 numbers (got {bad} others)."] if bad else []
     if not np.isin(labels, (-1, 1) if signed(labels) else (0, 1)).all():
         return ["`y_test` of a binary task must contain only −1 and 1, or only 0 and 1."]
     return []
@@ -259,6 +259,7 @@ def _other_labels(labels: np.ndarray, task: str) -> list[str]:
 def _not_finite(inputs: np.ndarray) -> list[str]:
     if bad := int((~np.isfinite(inputs)).sum()):
         return [
-            f"`x_test` must contain only finite numbers (got {bad} that are not). Replace missing values by a constant."
+            f"`x_test` must contain only finite float32 numbers (got {bad} others). Replace missing values by a "
+            "constant."
         ]
     return []

@@ -101,7 +101,8 @@ def _problem_of_name(name: str, method: str, known: list[str]) -> tuple[str, str
     if name in PRICED:
         return (
             "parameter-priced",
-            f"ε depends on `{name}`, so the parameters of a trial must not contain it. Set it in the experiment file.",
+            f"ε depends on `{name}`, so the parameters of a trial must not contain it. Set `{name}` in the "
+            "experiment file.",
         )
     names = [*known, *SCHEDULE_KEYS]
     hint = near_name_hint(name, names)

@@ -38,14 +38,14 @@ def read_release(path: Path, sha256: str) -> Release:
     except OSError as error:
         raise TrainableError(
             "release-unreadable",
-            f"The charged release {path} cannot be read ({error.strerror}). Restore it from a copy, or start a new "
-            "search, which draws a new release and is charged for it.",
+            f"The charged release {path} cannot be read ({error.strerror}). Restore the file from a copy, or start a "
+            "new search. A new search draws a new release and is charged for it.",
         ) from error
     if hashlib.sha256(content).hexdigest() != sha256:
         raise TrainableError(
             "release-unreadable",
-            f"The release {path} is not the one that was charged: its checksum differs. Restore it from a copy, or "
-            "start a new search, which draws a new release and is charged for it.",
+            f"The release {path} is not the one that was charged: its checksum differs. Restore the file from a "
+            "copy, or start a new search. A new search draws a new release and is charged for it.",
         )
     return unpacked(content)
 
