@@ -242,7 +242,7 @@ def _one_in_one_out(
 @cache
 def _say_once(kind: str) -> None:
     _LOG.warning(
-        "%s has no rule for per-sample gradients, so torch.func computes them one by one, which is slower.", kind
+        "%s has no rule for per-sample gradients. Its gradients are computed one by one, which is slower.", kind
     )
 
 
