@@ -8,7 +8,7 @@ from search_spaces.parameter import Limits, Parameter, Words
 __all__ = ["AVERAGED", "PARAMETERS", "PRICED"]
 
 AVERAGED = 0.9999
-"""`ema_decay` of an experiment file that does not name it. Below 90 000 steps, it averages about the last quarter."""
+"""`ema_decay` if an experiment file does not set it. Below 90 000 steps, the average is over about the last quarter."""
 
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
@@ -18,14 +18,14 @@ PARAMETERS: tuple[Parameter, ...] = (
         legal=Limits(low_open=True),
         usual=True,
         source="published: 0.001 with Adam (DP-LSSGD), 0.1024 to 0.15 with SGD (DPLIS, DP-LSSGD); 0.5 was best in our "
-        "first runs; the range is wide, so that the rate of the baseline DP-SGD is well tuned too",
+        "first runs; the range is wide enough to tune the baseline, DP-SGD, well",
     ),
     Parameter(
         name="max_grad_norm",
         aliases=("C",),
         default=LogUniform(0.1, 10.0),
         legal=Limits(low=1e-6, high=1e6),
-        source="published: C = 1 (DPLIS), 1 and 3 (DP-LSSGD), 3 and 10 (weight decay); 0.1 in the clipping study",
+        source="published: C = 1 (DPLIS), 1 and 3 (DP-LSSGD), 3 and 10 (weight decay), 0.1 (a study of clipping)",
     ),
     Parameter(
         name="clipping",
@@ -43,21 +43,21 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="augmentation",
         default=Categorical(("flip", "crop", "crop_flip")),
         legal=Words(("none", "flip", "crop", "crop_flip")),
-        source="De et al. 2022 crop and flip CIFAR-10 images; `none` is not in the default domain, because it allows "
-        "only one copy of an image",
+        source="De et al. 2022 crop and flip CIFAR-10 images; `none` is not in the default domain, because without "
+        "augmentation only one view of an image is allowed",
     ),
     Parameter(
         name="augmentation_multiplicity",
         aliases=("M",),
         default=Integer(1, 16, log=True),
         legal=Limits(low=1, integer=True),
-        source="De et al. 2022 use 16 views, and fewer views help too; M views take M times the work of one view",
+        source="De et al. 2022 use 16 views; fewer views help too; a step with M views takes M times the work",
     ),
     Parameter(
         name="ema_decay",
         default=Categorical((0.0, 0.9, 0.99, AVERAGED)),
         legal=Limits(high=1.0, high_open=True),
-        source="De et al. 2022: 0.9999 for long trainings; the first steps have a shorter average in any case",
+        source="De et al. 2022: 0.9999 for long trainings; in the first steps, the average is shorter for every value",
     ),
 )
 

@@ -209,11 +209,14 @@ class Categorical:
         for option in self.options:
             if not (isinstance(option, str | bool) or is_number(option)):
                 raise DomainError(
-                    "choice-invalid", "an option must be a word, a finite number, true or false", as_yaml(option)
+                    "choice-invalid", "an option must be a string, a finite number, true or false", as_yaml(option)
                 )
         if len({(type(option), option) for option in self.options}) != len(self.options):
             raise DomainError(
-                "choice-invalid", "every option must occur once", as_yaml(self.options), "Remove the repeated options."
+                "choice-invalid",
+                "every option must occur only once",
+                as_yaml(self.options),
+                "Remove the repeated options.",
             )
 
     def contains(self, value: object) -> bool:
@@ -239,7 +242,7 @@ class Fixed:
     def __post_init__(self) -> None:
         if not (isinstance(self.value, str | bool) or is_number(self.value)):
             raise DomainError(
-                "value-not-plain", "a value must be a word, a finite number, true or false", as_yaml(self.value)
+                "value-not-plain", "a value must be a string, a finite number, true or false", as_yaml(self.value)
             )
 
     def contains(self, value: object) -> bool:
@@ -272,7 +275,7 @@ class Promoted:
     def __post_init__(self) -> None:
         whole = isinstance(self.levels, tuple) and all(_is_integer(level) and level >= 1 for level in self.levels)
         if not (whole and len(self.levels) >= 2 and all(low < high for low, high in pairwise(self.levels))):
-            rule = "a promotion needs at least two rising whole numbers of at least 1"
+            rule = "promote needs a list of at least two whole numbers of at least 1, in rising order"
             fix = "Write for example `{promote: [1, 3, 10]}`, or one number for all steps."
             raise DomainError("promotion-invalid", rule, as_yaml(self.levels), fix)
 

@@ -21,37 +21,39 @@ EXPLANATIONS: dict[str, str] = {
     "grid-points-invalid": "The number of grid points must be a whole number of at least 1.",
     "choice-invalid": (
         "A choice needs a list of at least one option. Each option is a string, a finite number, true or false, and "
-        "occurs once."
+        "occurs only once."
     ),
     "value-not-plain": (
-        "A fixed value must be a string, a finite number, true or false, because every storage keeps these without "
-        "loss. Put a string in quotes if YAML reads it as another type."
+        "A fixed value must be a string, a finite number, true or false, because every storage keeps such values "
+        "without loss. Put a string in quotes if YAML reads it as another type."
     ),
     "promotion-invalid": (
-        "A promoted parameter rises within every trial. It needs at least two rising whole numbers of at least 1."
+        "With promote, a parameter rises from one number to the next within every trial. List at least two "
+        "whole numbers of at least 1, in rising order."
     ),
     "promotion-unsupported": (
         "Only smoothing_samples can rise within a trial. For any other parameter, write one value, a range or a choice."
     ),
     "unimodal-invalid": (
-        "Only a range can be declared unimodal. Options have no order, and a single value is not searched. Remove "
-        "unimodal, or write a range."
+        "Only a range can be declared unimodal, which means that the score has a single maximum along it. Options "
+        "have no order, and a single value is not searched. Remove unimodal, or write a range."
     ),
     "value-illegal": (
-        "A value is not legal for its parameter, so a trial could fail or lose its guarantee. Write a value that the "
-        "message allows."
+        "A value is not legal for its parameter, so a trial could fail or lose its privacy guarantee. Write a value "
+        "that the message allows."
     ),
     "clipping-of-batch-mean": (
         "Clipping must bound the gradient of each record. If only the mean of a batch is clipped, one record can "
-        "dominate the mean, and the noise does not hide it. Choose flat, automatic or per_layer."
+        "dominate the mean, and the noise does not hide that record. Choose flat, automatic or per_layer."
     ),
     "parameter-not-searchable": (
-        "This setting is the same for all trials of a search, so it cannot be searched. Set the key that the message "
-        "names."
+        "This setting is the same for all trials of a search, so it cannot be searched. Set the key that the "
+        "message names instead."
     ),
     "parameter-repeated": "A parameter is given twice, perhaps by its name and by an alias. Remove one of the two.",
     "own-parameters-invalid": (
-        "`search.space.own` has the parameters of a method of your own, each with a value, a range or a choice."
+        "`search.space.own` is a mapping of the parameters of your own method. Give each parameter a value, a "
+        "range or a choice."
     ),
     "parameter-unknown": (
         "The method has no parameter of this name. Check the spelling, choose another method, or remove the parameter."
@@ -61,20 +63,21 @@ EXPLANATIONS: dict[str, str] = {
         "parameter."
     ),
     "optimizer-missing": (
-        "A parameter of an optimizer has no effect if no trial can have that optimizer. Add it to the space, set "
-        "trainable.optimizer, or remove the parameter."
+        "A parameter of an optimizer has no effect if no trial can have that optimizer. Add the optimizer to the "
+        "space, set trainable.optimizer, or remove the parameter."
     ),
     "schedule-invalid": (
-        "A schedule is constant, step, inverse_time, exponential, cosine or gen, with its own parameters as keys. "
-        "Warm-up is the separate key warmup."
+        "A schedule is constant, step, inverse_time, exponential, cosine or gen. Its own parameters are keys below "
+        "its name. Warm-up has a key of its own, warmup."
     ),
     "gen-with-searched-rate": (
-        "The schedule gen sets the learning rate at every step by private probes of the loss. Trials with a searched "
-        "rate would differ only in their starting rate. Write one number, the starting rate, or another schedule."
+        "The schedule gen sets the learning rate itself, at every step, from private measurements of the loss. "
+        "Trials with a searched rate would differ only in their starting rate. Write one number as the starting "
+        "rate, or choose another schedule."
     ),
     "prior-setting-invalid": (
-        "The shipped prior needs the public facts of one training: positive numbers for its size and length, and a "
-        "known family of models and optimizer. Give the value that the message names."
+        "The shipped prior needs public facts about one training: positive numbers for its size and length, a known "
+        "family of models, and a known optimizer. Give the value that the message names."
     ),
     "copies-without-augmentation": (
         "Without an augmentation, all copies of an image are equal and only cost time. Choose flip, crop or crop_flip, "

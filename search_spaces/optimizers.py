@@ -7,7 +7,7 @@ In an experiment file::
     adam_beta1: 0.9                                  # of adam and adam_corrected
     adam_noise_floor: {log_uniform: [0.03, 1]}       # of adam_corrected only
 
-What the space leaves out is that of `trainable`, the same for all trials.
+A parameter that the space leaves out has the value of `trainable`, the same for all trials.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         legal=Limits(high=1.0, high_open=True),
         needs=("optimizer", (SGD,)),
         of_trainable=True,
-        source="common practice: 0.9; the papers of these methods use none",
+        source="common practice: 0.9; the papers of these methods use no momentum",
     ),
     Parameter(
         name="adam_beta1",
@@ -47,7 +47,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=Uniform(0.5, 0.99),
         legal=Limits(high=1.0, high_open=True),
         needs=_ADAMS,
-        source="Kingma & Ba 2015: 0.9; a larger value averages more of the noise",
+        source="Kingma & Ba 2015: 0.9; a larger value averages the noise over more steps",
     ),
     Parameter(
         name="adam_beta2",
@@ -69,7 +69,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=LogUniform(0.03, 1.0),
         legal=Limits(low_open=True),
         needs=("optimizer", (ADAM_CORRECTED,)),
-        source="DP-AdamBC: its floor γ′ is (adam_noise_floor · noise)² here, so it follows noise, clip and batch",
+        source="DP-AdamBC has a fixed floor γ′; ours is (adam_noise_floor · deviation of the noise)², so it follows "
+        "the noise, the clip and the batch size",
     ),
     Parameter(
         name="activation",

@@ -73,7 +73,7 @@ class Parameter:
         priced: whether ε depends on the parameter.
         promotable: whether the value may rise within a trial (`Promoted`).
         needs: another parameter, and its values with which a trial has this parameter. None for every trial.
-        of_trainable: whether the section `trainable` of an experiment file has the value for a space without it.
+        of_trainable: whether the section `trainable` of an experiment file sets the value if the space does not.
         source: where the default domain comes from.
     """
 

@@ -188,7 +188,8 @@ class _Reader:
             self._problem(
                 "copies-without-augmentation",
                 (self._written["augmentation_multiplicity"],),
-                "augmentation_multiplicity above 1 needs an augmentation, because otherwise all copies are equal",
+                "augmentation_multiplicity above 1 needs an augmentation, because without one all copies of an "
+                "image are equal",
                 f"{as_yaml(copies.to_spec())} with augmentation: {as_yaml(augmentation.to_spec())}",
                 "Set augmentation to flip, crop, crop_flip or a choice of them, or set augmentation_multiplicity to 1.",
             )
@@ -207,9 +208,9 @@ class _Reader:
         self._problem(
             "gen-with-searched-rate",
             (self._written["learning_rate"],),
-            f"learning_rate cannot be searched with `schedule: {schedules.GEN}`, which sets the rate by private probes",
+            f"learning_rate cannot be searched with `schedule: {schedules.GEN}`, which sets the rate itself",
             as_yaml(rate.to_spec()),
-            f"Write one number, the starting rate, or remove learning_rate or {schedules.GEN}.",
+            f"Write one number as the starting rate, or remove learning_rate or {schedules.GEN}.",
         )
 
     def _problem(self, code: str, path: Path, rule: str, value: str, fix: str = "") -> None:
@@ -232,7 +233,7 @@ class _Reader:
             self._problem("parameter-unknown", path, rule, as_yaml(value), fix)
         elif key in _ELSEWHERE:
             rule = f"{key} cannot be searched"
-            fix = f"Set {_ELSEWHERE[key]} instead. It applies to all trials."
+            fix = f"Set {_ELSEWHERE[key]} instead. This key applies to all trials."
             self._problem("parameter-not-searchable", path, rule, as_yaml(value), fix)
         else:
             own = METHODS.get(self._method or "", ())
@@ -253,7 +254,7 @@ class _Reader:
     def _own(self, path: Path, raw: object) -> None:
         """Read the parameters of a method of the user's own. Its function decides which names and values it takes."""
         if not isinstance(raw, Mapping) or not all(str(key).isidentifier() for key in raw):
-            rule = f"{OWN} must be a mapping of the names of the method's own parameters to their domains"
+            rule = f"{OWN} must be a mapping from each parameter of your method to its domain"
             self._problem("own-parameters-invalid", path, rule, as_yaml(raw), "Write for example {keep: 0.5}.")
             return
         for key, value in raw.items():
@@ -265,7 +266,9 @@ class _Reader:
                 continue
             if isinstance(domain, Promoted) or value == "default":
                 rule = f"{name} must be a value, a range or a choice"
-                self._problem("own-parameters-invalid", here, rule, as_yaml(value), "Write its domain.")
+                self._problem(
+                    "own-parameters-invalid", here, rule, as_yaml(value), "Write for example {uniform: [0, 1]}."
+                )
                 continue
             self._domains[name] = domain
             if unimodal:
@@ -306,7 +309,7 @@ class _Reader:
             kind, body = next(iter(raw.items()))
             path = (*path, str(kind))
         if kind == "warmup":
-            rule = "warm-up comes before the schedule and is not itself a schedule"
+            rule = "warmup is not a schedule, but a key of its own"
             self._problem(
                 "schedule-invalid", path, rule, as_yaml(raw), "Write for example `warmup: 0.1` next to schedule."
             )

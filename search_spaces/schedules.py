@@ -19,7 +19,7 @@ from search_spaces.parameter import Limits, Parameter, Words
 __all__ = ["CONDITIONAL", "GEN", "GEN_RATES", "INVERSE_TIMES", "KINDS", "SCHEDULE", "WARMUP", "kind_of"]
 
 GEN = "gen"
-"""The schedule that sets the rate by private loss probes, a second release of every step."""
+"""The schedule that sets the rate by private probes of the loss. The probes are a second release of every step."""
 
 GEN_RATES = Limits(low=1e-6, high=1e6)
 """Legal starting rates of `gen`, which changes the rate by many orders of magnitude."""
@@ -34,7 +34,8 @@ SCHEDULE = Parameter(
     name="schedule",
     default=Categorical(("constant", "inverse_time", "cosine")),
     legal=Words(KINDS),
-    source="DP-LSSGD paper: constant, a/t, and a drop to a tenth at step 10 000; cosine is common without privacy",
+    source="DP-LSSGD paper: constant, a/t, and a drop to a tenth at step 10 000; cosine is common in training without "
+    "privacy",
 )
 
 WARMUP = Parameter(
@@ -51,22 +52,23 @@ CONDITIONAL: tuple[Parameter, ...] = (
         default=LogUniform(0.05, 0.5),
         legal=Limits(high=1.0, low_open=True),
         needs=("schedule", ("step",)),
-        source="DP-LSSGD paper: the rate drops to a tenth at iteration 10 000",
+        source="DP-LSSGD paper: the rate drops to a tenth at step 10 000",
     ),
     Parameter(
         name="schedule.step.every",
         default=Uniform(0.2, 0.8),
         legal=Limits(high=1.0, low_open=True),
         needs=("schedule", ("step",)),
-        source="one to four drops; DP-LSSGD drops the rate once, at iteration 10 000",
+        source="one to four drops; DP-LSSGD drops the rate once, at step 10 000",
     ),
     Parameter(
         name="schedule.inverse_time.decay",
         default=LogUniform(0.5, 100.0),
         legal=Limits(words=INVERSE_TIMES),
         needs=("schedule", ("inverse_time",)),
-        source="the a/t of the DP-LSSGD paper is `per_step`, and its a, 0.5 to 3.0, is the learning_rate; its code "
-        "divides once an epoch (`per_epoch`); the numbers are gentler, with a last rate of 1/1.5 to 1/101",
+        source="DP-LSSGD paper: its a/t is `per_step`, and its a, 0.5 to 3.0, is the learning_rate; its code divides "
+        "once an epoch (`per_epoch`); with a number, the rate falls more slowly, to 1/1.5 to 1/101 of the first "
+        "rate",
     ),
     Parameter(
         name="schedule.exponential.final",
@@ -87,8 +89,8 @@ CONDITIONAL: tuple[Parameter, ...] = (
         default=LogUniform(0.01, 0.2),
         legal=Limits(high=1.0, low_open=True, high_open=True),
         needs=("schedule", ("gen",)),
-        source="Liu & Bu 2025 add less than 1 % of noise to the gradients, a share of up to 0.0197; small batches need "
-        "more",
+        source="Liu & Bu 2025 raise the noise of the gradients by less than 1 %, which a share of up to 0.0197 does; "
+        "small batches need a larger share",
     ),
 )
 

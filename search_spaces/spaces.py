@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 OWN = "own"
-"""Key of the parameters of a method of the user's own. Their flat names begin with it and a dot."""
+"""Key that holds the parameters of the user's own method. Their flat names begin with ``own.``."""
 
 PARAMETERS: dict[str, Parameter] = {
     parameter.name: parameter
@@ -43,7 +43,7 @@ PARAMETERS: dict[str, Parameter] = {
 _SCALES: dict[str, tuple[str, ...]] = {
     "smoothing_radius": ("learning_rate", "noise_multiplier", "max_grad_norm", "batch_size")
 }
-"""Parameter → parameters that scale its effect; those in `DIVIDES` divide it. DPLIS perturbs by R · η · σ · C / b."""
+"""Parameter → parameters that multiply its effect, or divide it (`DIVIDES`). DPLIS perturbs by R · η · σ · C / b."""
 
 DIVIDES = frozenset({"batch_size"})
 """Parameters that divide the effect of those that they scale."""

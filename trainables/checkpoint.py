@@ -65,7 +65,7 @@ def read_state(path: Path) -> dict[str, Any]:
     except Exception as error:
         raise InfrastructureError(
             "checkpoint-damaged",
-            f"The checkpoint {path} is damaged. Restore it from a copy, then resume the sweep.",
+            f"The checkpoint {path} is damaged. Restore the file from a copy, then resume the sweep.",
         ) from error
     return state
 
@@ -91,8 +91,8 @@ def hold_to_device(path: Path, kind: str) -> None:
     if first != kind:
         raise InfrastructureError(
             "replay-device-changed",
-            f"This run was begun on another device ({first}), so it cannot be repeated exactly on this one ({kind}). "
-            "Resume the sweep on machines of the first kind.",
+            f"This run started on another kind of device ({first}), so this device ({kind}) cannot repeat it "
+            "exactly. Resume the sweep on a machine of the first kind.",
         )
 
 
@@ -120,7 +120,7 @@ def weights_of(checkpoint: Path, *, like: nn.Module) -> dict[str, Tensor]:
     if {name: value.shape for name, value in weights.items()} != shapes:
         raise InfrastructureError(
             "checkpoint-damaged",
-            f"The checkpoint {checkpoint}, from which the committed run starts, is of another model. Restore it from a "
-            "copy, then resume the sweep.",
+            f"The checkpoint {checkpoint}, from which the committed run starts, belongs to another model. Restore "
+            "the file from a copy, then resume the sweep.",
         )
     return weights

@@ -39,7 +39,7 @@ class Hyperparameters:
 
     Attributes:
         on_release: whether the method trains on a release, instead of by private steps on the records.
-        on_votes: whether that release is labels of public inputs that teachers voted for.
+        on_votes: whether that release consists of labels that teachers voted for, on public inputs.
         at_once: whether the method takes one step on all records, which perturbs a minimum (`trainables.convex`).
         batch_size: EXPECTED batch size under Poisson sampling. ε depends on it.
         steps: number of private steps of the trial. ε depends on it.
@@ -49,17 +49,18 @@ class Hyperparameters:
         learning_rate: learning rate, which the schedule multiplies by a factor at each step. With the schedule gen, it
             is the starting rate.
         schedule: kind of schedule, with its parameters.
-        optimizer: 'sgd', 'adam' or 'adam_corrected'. Only 'sgd' has a momentum, and the others have their own numbers.
+        optimizer: 'sgd', 'adam' or 'adam_corrected'. Only 'sgd' uses `momentum`; the others use `adam_…`.
         momentum: momentum of SGD, in [0, 1).
         adam_beta1: decay of Adam's mean, in [0, 1).
         adam_beta2: decay of Adam's mean square, in [0, 1).
-        adam_floor: number that Adam adds to the root of the mean square.
-        adam_noise_floor: κ of the corrected Adam, whose second moment is at least κ² times the variance of the noise.
+        adam_floor: number that Adam adds to the square root of the mean square.
+        adam_noise_floor: κ of 'adam_corrected'. Its corrected mean square is at least κ² times the noise's variance.
         clipping: 'flat', 'per_layer' or 'automatic' (`trainables.engine.clip`).
         augmentation: kind of random views that replace an image: 'none', 'flip', 'crop' or 'crop_flip'.
         augmentation_multiplicity: M, the number of views of an image in a step. The gradients of the views are averaged
             before the clip (De et al. 2022).
-        ema_decay: decay of the moving average of the weights, which is scored and exported. 0 uses the last weights.
+        ema_decay: decay of the moving average of the weights, which is scored and exported. With 0, these are the last
+            weights.
 
     Raises:
         HyperparameterError: a value is illegal. The message has all problems, one on each line.
@@ -93,7 +94,7 @@ class Hyperparameters:
             problems.append(
                 (
                     "momentum-with-adam",
-                    f"`momentum` must be 0 with {self.optimizer} (got {self.momentum!r}). Remove it or use sgd.",
+                    f"`momentum` must be 0 with {self.optimizer} (got {self.momentum!r}). Remove momentum, or use sgd.",
                 )
             )
         copies = self.augmentation_multiplicity

@@ -95,9 +95,9 @@ def refuse_raising(run: Callable[[Tensor], object], inputs: Tensor) -> None:
     values = ", ".join(f"{value:g}" for value in guilty.flatten()[:3].tolist())
     raise GateError(
         "model-raises",
-        f"The model must not raise for any input of finite numbers, but it raised {type(error).__name__} for an input "
-        f"that starts with {values}. Clamp inside the model, for example `self.rows(x.clamp(0, 999).long())` for "
-        "1000 rows.",
+        f"The model must not raise an error for any finite input, but it raised {type(error).__name__} for an input "
+        f"that starts with {values}. Clamp the input inside the model, for example `self.rows(x.clamp(0, "
+        "999).long())` for 1000 rows.",
     ) from error
 
 

@@ -1,8 +1,8 @@
 """A method of the user's own: what it may change of a private step, and the check before anything is charged.
 
-It supplies at most two functions. Sampling, clip, noise and normalisation are the engine's, and there is no way to
-supply them. `before_clip` gets one sample's gradient at a time, so that the clip after it bounds each sample as always.
-`after_noise` gets the noised gradient, so that what it does is post-processing.
+It supplies at most two functions. The engine does sampling, clip, noise and normalisation, and no method can replace
+them. `before_clip` gets one sample's gradient at a time, so the clip after it still bounds each sample. `after_noise`
+gets the noised gradient, so its work is post-processing.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ class OwnMethod(Hyperparameters):
     """Hyper-parameters of a method of the user's own, with those that every method has.
 
     Attributes:
-        function: ``package.module:function``. It is called as function(layout, **own), and returns a mapping of the
-            stages that it changes, of STAGES, to functions of a gradient, shape (d,), that return one, shape (d,).
+        function: ``package.module:function``, which is called as function(layout, **own). It returns a mapping from the
+            stages that it changes (names in STAGES) to functions. Each of these takes and returns a gradient of shape
+            (d,).
         own: the method's own parameters.
     """
 
@@ -50,7 +51,7 @@ class OwnMethod(Hyperparameters):
         """Return the stages with the user's functions.
 
         Raises:
-            HyperparameterError: the function is not there, does not take the parameters, or returns something else.
+            HyperparameterError: the function does not exist, does not take the parameters, or returns something else.
         """
         from trainables.engine.postprocess import unchanged
 
@@ -99,8 +100,8 @@ def _called(name: str, layout: Layout, own: Mapping[str, Scalar]) -> dict[str, C
         got = ", ".join(map(str, found)) if isinstance(found, Mapping) else type(found).__name__
         raise HyperparameterError(
             "method-stages-invalid",
-            f"{name} must return functions for one or both of {' and '.join(STAGES)} (got {got or 'nothing'}). "
-            "Sampling, clip, noise and normalisation cannot be supplied.",
+            f"{name} must return functions for one or both of {' and '.join(STAGES)} (got {got or 'nothing'}). A "
+            "method cannot replace sampling, clip, noise or normalisation.",
         )
     return dict(found)  # type: ignore[call-overload, no-any-return]
 
@@ -131,7 +132,7 @@ def check_own_method(settings: OwnMethod, layout: Layout) -> None:
             raise GateError(
                 "method-output-invalid",
                 f"`{what}` of {settings.function} must return finite numbers of type {wanted.dtype} and of shape "
-                f"({layout.dimension},), as it gets them.",
+                f"({layout.dimension},), like its argument.",
             )
         if not torch.allclose(one, other, rtol=1e-4, atol=1e-5):
             raise GateError(

@@ -33,7 +33,9 @@ class Promotion:
         paired = _rising(steps, first=0) and steps[0] == 0 and len(steps) == len(self.levels)
         wrong = []
         if not _rising(self.levels, first=1):
-            wrong.append(f"`{_LEVELS}` must be at least two rising whole numbers of at least 1 (got {self.levels!r}).")
+            wrong.append(
+                f"`{_LEVELS}` must be at least two whole numbers of at least 1, in rising order (got {self.levels!r})."
+            )
         if not paired:
             wrong.append(f"`{_FROM_STEP}` must be one step for each level, rising from 0 (got {steps!r}).")
         HyperparameterError.raise_any(("promotion-malformed", message) for message in wrong)

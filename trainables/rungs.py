@@ -42,11 +42,11 @@ __all__ = [
 ]
 
 OPERATOR_LOG = Path("operator", "operator.log")
-"""Log of what is printed and raised behind the wall. Its folder has mode 0700, because its size tells of records."""
+"""Log of what is printed and raised behind the wall. Its folder has mode 0700, because its size depends on records."""
 
 _NAME = re.compile(r"step-(\d+)\.pt")
 _KEPT = 2
-"""Number of checkpoints that a trial keeps. If the last one is damaged, the trial continues from the one before."""
+"""Number of checkpoints that a trial keeps. If the last is damaged, the trial continues from the one before."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FEW_BYTES = 1 << 20  # with less free space than this, a checkpoint fails because the disk is full
 
@@ -131,7 +131,7 @@ class TrainingLoop:
         except (WalledError, InfrastructureError):
             if _gpu_failed():  # then the error is the GPU's, and every later trial of this process would get it too
                 raise InfrastructureError(
-                    "accelerator-failed", "The GPU of this worker no longer computes. The process must end."
+                    "accelerator-failed", "The GPU of this worker no longer works. The process must end."
                 ) from None
             raise
 
@@ -168,8 +168,8 @@ class TrainingLoop:
                 raise InfrastructureError(error.code, error.message) from error
             raise InfrastructureError(
                 "checkpoint-damaged",
-                "The trial's last checkpoint does not fit its training. Restore it from a copy before the sweep is "
-                "resumed.",
+                "The trial's last checkpoint does not fit its training. Restore the checkpoint from a copy, then "
+                "resume the sweep.",
             ) from error
 
     def _scores(self, training: Training) -> Advance:
@@ -270,7 +270,7 @@ def why_lost(error: Exception) -> str:
     """Return why the infrastructure ended a trial, as one line for analysts. The error cannot depend on a record."""
     if isinstance(getattr(error, "code", None), str):  # an error of ours
         return " ".join(str(error).split())
-    return f"the ledger could not be charged ({type(error).__name__})"
+    return f"the ledger could not record the charge ({type(error).__name__})"
 
 
 def _gpu_failed() -> bool:

@@ -161,7 +161,8 @@ def check_task(about: DatasetInfo, request: DatasetRequest) -> None:
     if about.task == REGRESSION and request.unit == "user":
         raise GateError(
             "task-of-users",
-            "`task: regression` needs `unit: record`: no number can mark the labels that a user lacks.",
+            "`task: regression` needs `unit: record`, because no number can mark the missing labels of a user "
+            "with few records.",
         )
 
 
@@ -195,8 +196,8 @@ def protected_size(spec: TrainingSpec) -> int:
     if METRICS[spec.metric].sensitivity is None:
         raise GateError(
             "metric-not-protectable",
-            f"`metric` must be validation_accuracy if scores are protected (got {spec.metric}). No bound is stated on "
-            "how far one record moves another score.",
+            f"`metric` must be validation_accuracy if scores are protected (got {spec.metric}). For other scores, no "
+            "bound is stated on the effect of one record.",
         )
     size = data.public_validation_size(spec.dataset)
     if size < 1:

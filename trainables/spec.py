@@ -92,7 +92,8 @@ def check_privacy(spec: TrainingSpec) -> None:
         )
     if spec.noise_seed is not None:
         raise GateError(
-            "noise-seed-private", "`noise_seed` must not be set in a private run, whose noise is secret. Remove it."
+            "noise-seed-private",
+            "`noise_seed` must not be set in a private run, whose noise is secret. Remove noise_seed.",
         )
 
 

@@ -1,7 +1,7 @@
 """Public weights at the start of a training, and frozen layers.
 
-The claim of a search needs that the weights depend on none of its records. That is the word of the experiment file; the
-hash says which file it is about.
+The claim of a search holds only if the weights depend on none of its records. The experiment file states this, and the
+hash says for which file of weights.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["TRAINED_ON", "StartFile", "StartWeights", "freeze_layers", "put_weights", "read_start"]
 
 TRAINED_ON = "dp_tuner"
-"""Key in the header of an exported model: the search, and the names in the ledger of its data, as JSON."""
+"""Key in the header of an exported model. Its value is JSON: the search, and the names of its data in the ledger."""
 _FIRST = 5  # problems that a message lists
 
 
@@ -74,8 +74,8 @@ def read_start(path: str, *, sha256: str | None = None) -> StartFile:
     if sha256 not in (None, found):
         raise HyperparameterError(
             "start-changed",
-            f"{path} must have the SHA-256 {sha256} of `start.sha256` (got {found}). Restore the file from a copy; "
-            "other weights need a new search.",
+            f"{path} must have the SHA-256 {sha256} of `start.sha256` (got {found}). Restore the file from a copy. "
+            "Other weights need a new search.",
         )
     try:
         weights = load(raw)
@@ -83,7 +83,7 @@ def read_start(path: str, *, sha256: str | None = None) -> StartFile:
     except (SafetensorError, ValueError, KeyError) as error:  # KeyError: a type that torch does not have
         raise HyperparameterError(
             "start-unreadable",
-            f"The file of weights must be a safetensors file (got {path}: {error}). Write one with "
+            f"The file of weights must be a safetensors file (got {path}: {error}). Write the file with "
             "safetensors.torch.save_file.",
         ) from error
     return StartFile(sha256=found, metadata=header.get("__metadata__") or {}, weights=weights)
@@ -106,7 +106,11 @@ def put_weights(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
 def _problem(name: str, value: Tensor, own: Mapping[str, Tensor]) -> tuple[str, str] | None:
     if name not in own:
         hint = near_name_hint(name, own)
-        return "start-does-not-fit", f"The model has no parameter {name!r} of `start`.{hint} Leave it out of the file."
+        return (
+            "start-does-not-fit",
+            f"`start` has the parameter {name!r}, which the model does not have.{hint} Leave this parameter out "
+            "of the file.",
+        )
     wanted = own[name]
     if value.shape != wanted.shape or value.is_floating_point() != wanted.is_floating_point():
         return (
@@ -115,7 +119,7 @@ def _problem(name: str, value: Tensor, own: Mapping[str, Tensor]) -> tuple[str, 
             f"{value.dtype} of shape {tuple(value.shape)}).",
         )
     if not bool(value.to(wanted.dtype).isfinite().all()):
-        return "start-not-finite", f"{name!r} of `start` must have finite numbers in {wanted.dtype}."
+        return "start-not-finite", f"{name!r} of `start` must contain only finite numbers in {wanted.dtype}."
     return None
 
 

@@ -45,7 +45,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "validation_balanced_accuracy": Metric(mode="max"),
     "validation_auc": Metric(mode="max", two_classes=True),
 }
-"""Score → what it is. `validation_loss` is the mean loss of the task: the mean squared error of a regression."""
+"""Scores by name. `validation_loss` is the mean loss of the task: the mean squared error of a regression."""
 
 
 def check_metric(metric: str, *, task: str, classes: int) -> None:

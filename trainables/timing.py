@@ -20,8 +20,8 @@ _BATCHES = 4
 def seconds_per_step(spec: TrainingSpec, *, steps: int, at_most: float) -> list[float]:
     """Return the seconds that each of a few steps takes on random public inputs.
 
-    A first step warms up the machine. Its time is returned only if no other step was taken, because it took long. What
-    is done once is then a small part of it.
+    The first step warms up the machine, so its time is left out. If it takes so long that no other step is taken, its
+    time is returned: work that is done only once is then a small part of it.
 
     Args:
         spec: specification of the trial.

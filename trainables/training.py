@@ -145,7 +145,8 @@ class PrivateTraining:
             if self._ranks is not None:
                 raise GateError(
                     "workers-not-shared",
-                    f"`workers_per_trial` must be 1 for {spec.method}, which has no batches to share.",
+                    f"`workers_per_trial` must be 1 for {spec.method}, because it has no batches that workers "
+                    "could share.",
                 )
             return MinimumStep(
                 self._hyperparameters,
@@ -437,6 +438,7 @@ def _users(spec: TrainingSpec, splits: Splits, device: torch.device) -> dict[str
     if splits.users_train is None or splits.users_validation is None:
         raise DatasetError(
             "users-missing",
-            f"The unit is {spec.dataset.unit}, but the data set {spec.dataset.name} has no users. Use `unit: record`.",
+            f"`unit: {spec.dataset.unit}` needs a data set with users, and {spec.dataset.name} has none. Use "
+            "`unit: record`.",
         )
     return {"train": splits.users_train.to(device), "validation": splits.users_validation.to(device)}

@@ -2,8 +2,9 @@
 
 Behind the wall, Python warnings, logging, and everything that is written to standard output and standard error (by
 Python, by C code, by child processes) go to the operator's log. An error comes out as one `WalledError`, with the same
-words for every cause, and without the name, the message or the traceback of the original error. What comes out as
-itself is decided by its place: an `InfrastructureError`, and what the caller names, cannot depend on a record.
+words for every cause, and without the name, the message or the traceback of the original error. The place of an
+error decides whether it comes out unchanged: an `InfrastructureError`, and what the caller names, cannot depend on a
+record.
 
 The log has mode 0600. A sweep's log is ``operator.log`` in its folder. Work outside a sweep uses ``operator.log`` in a
 folder of mode 0700 among the temporary files of this account.
@@ -71,8 +72,8 @@ def behind(
     if shown is None:
         raise WalledError(
             "records-failed",
-            f"The work on the records failed. Its cause is in the operator's log {log}, which only the operator may "
-            "read, because it may show data.",
+            f"The work on the records failed. The cause is in the operator's log {log}. Only the operator may read "
+            "this log, because it may show data.",
         )
     shown.__cause__ = shown.__context__ = None
     raise shown.with_traceback(None)
@@ -201,7 +202,7 @@ def _logging_to_stream(stream: TextIO) -> Iterator[None]:
 
 
 class _Sink(io.FileIO):
-    """File that loses what the disk does not take. An error would make a record that prints one that fails."""
+    """File that drops what the disk does not take. If it raised an error instead, a record that prints would fail."""
 
     def write(self, data: Any) -> int:  # noqa: ANN401 - a buffer, whose type is private to typeshed
         try:
@@ -218,7 +219,8 @@ def _log_stream(log: Path) -> Iterator[TextIO]:
     except OSError as error:
         raise InfrastructureError(
             "operator-log-unwritable",
-            f"The operator's log {log} cannot be written ({error.strerror}). Free space or change its permissions.",
+            f"The operator's log {log} cannot be written ({error.strerror}). Free disk space, or change the "
+            "permissions of the log.",
         ) from None
     with io.TextIOWrapper(
         io.BufferedWriter(_Sink(number, "w")), encoding="utf-8", errors="backslashreplace", line_buffering=True

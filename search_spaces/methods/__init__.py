@@ -15,4 +15,4 @@ METHODS: dict[str, tuple[Parameter, ...]] = {
 """Method name → the parameters of this method, without the parameters that every method has."""
 
 MINIMA = frozenset({"objective_perturbation", "output_perturbation"})
-"""Methods that perturb the minimum of a convex loss. They take one step on all records, and share no parameter."""
+"""Methods that perturb the minimum of a convex loss in one step. The noise is the only parameter that they share."""

@@ -16,6 +16,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="laplacian_scope",
         default=Categorical(("layer", "model")),
         legal=Words(("layer", "model")),
-        source="DP-LSSGD: `layer` is the scope in the authors' code, `model` the scope in Algorithm 1 of the paper",
+        source="DP-LSSGD: the authors' code smooths each layer (`layer`); Algorithm 1 of the paper smooths all "
+        "parameters as one vector (`model`)",
     ),
 )

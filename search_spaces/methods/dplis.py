@@ -10,7 +10,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=Uniform(0.0, 60.0),
         legal=Limits(),
         usual=True,
-        source="DPLIS paper, Tables 2, 3 and 5: the best R is between 4 and 40, the end of its grid; 0 is DP-SGD",
+        source="DPLIS paper, Tables 2, 3 and 5: the best R is between 4 and 40, and 40 is the largest R of its grid; "
+        "R = 0 is DP-SGD",
     ),
     Parameter(
         name="smoothing_samples",
@@ -24,6 +25,6 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="smoothing_reduction",
         default=Categorical(("mean", "sum")),
         legal=Words(("mean", "sum")),
-        source="DPLIS paper: equation 6 divides by K, but the authors' code does not",
+        source="DPLIS paper: equation 6 divides by K (`mean`), but the authors' code does not (`sum`)",
     ),
 )

@@ -14,6 +14,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=LogUniform(1.0, 100.0),
         legal=Limits(low_open=True),
         usual=True,
-        source="ours: noise s on features of size x shrinks weights by about x²/(x² + s²); on Adult, 30 was best",
+        source="our choice: noise of deviation s on features of size x multiplies the weights by about x²/(x² + s²), "
+        "and the gain reverses this; on Adult, 30 was best",
     ),
 )

@@ -10,6 +10,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="feature_clip",
         default=LogUniform(0.5, 5.0),
         legal=Limits(low=1e-3, high=1e3),
-        source="ours: rows of our tables are about 1 to 4 long; the noise grows with the clip, as with max_grad_norm",
+        source="our choice: the rows of our tables have norms of about 1 to 4; the noise grows with the clip, as with "
+        "max_grad_norm",
     ),
 )

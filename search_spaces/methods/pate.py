@@ -10,8 +10,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=Uniform(0.0, 0.1),
         legal=Limits(),
         usual=True,
-        source="DPLIS paper, Table 13: 0.025 to 0.04 on SVHN; 0 is the plain loss. The student's steps have no noise, "
-        "so that R times it would be 0",
+        source="DPLIS paper, Table 13: 0.025 to 0.04 on SVHN; 0 is the loss without smoothing. The radius R of DPLIS "
+        "multiplies the noise of a step, and a student's step has none",
     ),
     *(parameter for parameter in dplis.PARAMETERS if parameter.name == "smoothing_samples"),
     *(parameter for parameter in dp_weight_decay.PARAMETERS if parameter.name == "weight_decay"),

@@ -10,8 +10,8 @@ __all__ = ["FEATURES", "features", "noise_to_signal"]
 FEATURES: Final = ("noise", "dimension", "classes")
 """Names of the features, all logarithms.
 
-- ``noise``: what the noise of all steps adds up to, which grows like the root of their number, plus `_FLOOR`: below it,
-  other things limit the rate.
+- ``noise``: the noise of all steps together, which grows like the square root of their number, plus `_FLOOR`. Below
+  `_FLOOR`, other things limit the rate.
 - ``dimension``: the number of trainable parameters.
 - ``classes``: the number of classes.
 """

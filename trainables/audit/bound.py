@@ -23,7 +23,7 @@ from trainables.errors import HyperparameterError
 __all__ = ["CONFIDENCE", "epsilon_lower_bound", "planned_guesses", "probability_of_guesses"]
 
 CONFIDENCE: Final = 0.95
-"""Default confidence: in at most one of 20 audits of a training that keeps its claim, the bound exceeds the claim."""
+"""Default confidence: if a training keeps its claim, the bound exceeds the claim with probability 1/20 at most."""
 
 _LARGEST: Final = 64.0  # e^-64 is below the rounding of 1: no audit of fewer than 10^16 canaries can show more
 _HALVINGS: Final = 60
@@ -53,9 +53,9 @@ def probability_of_guesses(*, canaries: int, guesses: int, right: int, epsilon: 
 def epsilon_lower_bound(
     *, canaries: int, guesses: int, right: int, delta: float, confidence: float = CONFIDENCE
 ) -> float:
-    """Return the largest ε for which the training is shown not to be (ε', δ)-DP for any ε' below it; 0 if for none.
+    """Return the lower bound of ε; 0 if the guesses show nothing.
 
-    With probability `confidence` at least, the training is not (ε', δ)-DP for any ε' below the bound.
+    With a probability of at least `confidence`, the training is not (ε', δ)-DP for any ε' below the bound.
 
     Args:
         canaries: m, each of which entered with probability 1/2.
@@ -92,8 +92,8 @@ def planned_guesses(
     are canaries. Otherwise an audit of a training without noise might find nothing.
 
     The scores of canaries that entered and of those that did not are expected to be normal, with variance 1 and means
-    that differ by `separation`. The auditor guesses where the score is farthest from the middle. A wrong expectation
-    costs strength and not validity.
+    that differ by `separation`. The auditor guesses where the score is farthest from the middle. If the
+    expectation is wrong, the bound is weaker but still valid.
     """
     normal, best, found = NormalDist(), -inf, canaries // 2 * 2
     share_right = exp(-log1p(exp(-claim)))  # of right guesses that the claim allows
@@ -125,7 +125,7 @@ def _check(*, canaries: int, guesses: int, right: int, delta: float) -> None:
     if not 0 <= right <= guesses <= canaries:
         raise HyperparameterError(
             "audit-number-invalid",
-            f"The right guesses, the guesses and the canaries must rise from 0 (got {right}, {guesses}, {canaries}).",
+            f"0 ≤ `right` ≤ `guesses` ≤ `canaries` must hold (got {right}, {guesses} and {canaries}).",
         )
     if not 0 <= delta < 1:
         raise HyperparameterError("audit-number-invalid", f"`delta` must be in [0, 1) (got {delta!r}).")

@@ -17,7 +17,7 @@ from trainables.tasks import CLASSIFICATION, REGRESSION
 __all__ = ["CANARY_SET", "Canaries", "canary_request", "one_hot_canaries"]
 
 CANARY_SET: Final = "audit-canaries"
-"""Name of the synthetic data set of an audit. No ledger ever holds it, because an audit charges nothing."""
+"""Name of the synthetic data set of an audit. It is in no ledger, because an audit charges nothing."""
 
 _SIZE: Final = 100.0  # far from ordinary records, so that the clip shortens every gradient to C
 

@@ -25,12 +25,12 @@ def hostile_samples(input_shape: tuple[int, ...], company: Tensor) -> Iterator[t
         yield f"all {value:g}", torch.full(input_shape, value)
         spoilt = company[0].clone()
         spoilt.view(-1)[0] = value
-        yield f"a record with {value:g} first", spoilt
+        yield f"a record with {value:g} as its first number", spoilt
     yield "a duplicate", company[0].clone()
-    yield "a duplicate of the last", company[-1].clone()
+    yield "a duplicate of the last record", company[-1].clone()
     yield "a record times -1000", -1e3 * company[0]
     yield "a rounded record", (16 * company[0]).round()
-    yield "the sum of the others", company.sum(0)
+    yield "the sum of the other records", company.sum(0)
     yield "rising integers", torch.arange(prod(input_shape), dtype=torch.float32).view(input_shape)
     yield "alternating signs", (1.0 - 2.0 * (torch.arange(prod(input_shape)) % 2)).view(input_shape)
 
@@ -52,4 +52,4 @@ def random_inputs(
                 values = values.round()
             case 4:
                 values = values.flatten()[0].expand(input_shape).clone()
-        yield f"random {number} of size {size:.0e}", values
+        yield f"random record {number} of size {size:.0e}", values

@@ -36,7 +36,7 @@ class MinimumAudit:
 
     Attributes:
         runs: number of runs on both data sets together.
-        right: number of runs whose data set an observer told rightly.
+        right: number of runs whose data set an observer identified correctly.
         mu_at_least: lower bound of μ, if the runs are told apart as Gaussian mechanisms with this μ are; 0 if they show
             nothing. It is above the true μ with a probability of at most 1 − CONFIDENCE.
     """
@@ -67,8 +67,9 @@ def audit_minimum(
     """Return a lower bound of μ from `runs` runs on each of two made-up data sets.
 
     The record that they do not share has another label than all records that are like it, so that its gradient is
-    nearly as long as it can be. The observer knows everything but whether it is in. The threshold is fixed before the
-    runs, so the bound follows from two binomial intervals (Clopper & Pearson 1934; Nasr et al. 2023).
+    nearly as long as it can be. The observer knows everything but whether this record is in the data set. The threshold
+    is fixed before the runs, so the bound follows from two binomial intervals (Clopper & Pearson 1934; Nasr et al.
+    2023).
     """
     tilted = isinstance(settings, ObjectivePerturbation)
     x, y = _records(tilted=tilted)

@@ -38,7 +38,7 @@ class AuditResult:
         confidence: probability with which the bound is not above the true ε.
         epsilon_at_least: the lower bound of ε; 0 if the guesses show nothing.
         unexplained: largest difference of a weight from the one that follows from the noised gradients and public
-            numbers alone. Above 0, the update saw something else. None with the schedule gen, whose rate is released.
+            numbers alone. Above 0, the update used something else. None with the schedule gen, whose rate is released.
     """
 
     canaries: int

@@ -228,7 +228,7 @@ def check_sensitivity(
         if not moved.within:
             raise GateError(
                 "sensitivity-exceeded",
-                f"One record must move the sum of the clipped gradients of {type(module).__name__} with {method} by at "
-                f"most the clipping norm ({moved.record} moved it by {moved.length / moved.bound:.3g} times as much). "
-                "Model and method must compute every sample alone, whatever the other samples are.",
+                f"With {type(module).__name__} and {method}, one record must move the sum of the clipped gradients "
+                f"by at most the clipping norm ({moved.record} moved the sum by {moved.length / moved.bound:.3g} "
+                "times as much). Model and method must compute each sample independently of the other samples.",
             )

@@ -18,7 +18,7 @@ METHOD_PARAMETERS: Final[dict[str, dict[str, Any]]] = {
     "dp_weight_decay": {"weight_decay": 0.01},
     "composed": {"laplacian_sigma": 1.0, "smoothing_radius": 5.0, "smoothing_samples": 2, "weight_decay": 0.01},
 }
-"""Parameters with which every method differs from DP-SGD, by the name of the method. A test holds it complete."""
+"""Method name → parameters with which the method differs from DP-SGD. A test checks that every method is in it."""
 
 _CLASSES: Final = 2
 

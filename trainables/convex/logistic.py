@@ -43,8 +43,8 @@ class Problem:
         if not 0 < weight_decay < float("inf"):
             raise HyperparameterError(
                 "convex-not-strong",
-                f"`weight_decay` must be finite and above 0 for a minimum that is perturbed (got {weight_decay!r}). "
-                "Without it, one record can move the minimum without limit.",
+                "`weight_decay` must be finite and above 0 for output and objective perturbation (got "
+                f"{weight_decay!r}). Without weight decay, one record can move the minimum without limit.",
             )
         self.x, self.y, self.classes = x, y, classes
         self.normaliser, self.weight_decay = normaliser, weight_decay
@@ -101,8 +101,9 @@ def problem_of(x: Tensor, y: Tensor, *, classes: int, clip: float, normaliser: i
 def minimum(problem: Problem, *, tolerance: float) -> Tensor:
     """Return θ with ‖∇J(θ)‖ ≤ `tolerance`, which is checked at the end, by damped Newton steps.
 
-    By strong convexity the distance to the minimum is at most tolerance/λ. No record can make it fail: should Newton
-    not arrive, gradient steps go on, which bring every smooth and strongly convex loss to its minimum.
+    By strong convexity the distance to the minimum is at most tolerance/λ. No record can make it fail: if
+    the Newton steps do not converge, gradient steps follow. These reach the minimum of every smooth and strongly convex
+    loss.
 
     Raises:
         HyperparameterError: the tolerance is below the precision of doubles.

@@ -48,7 +48,7 @@ __all__ = ["TOLERANCE", "ObjectiveNoise", "gaussian_privacy", "gradient_norm", "
 TOLERANCE = 1e-9
 """Norm of the gradient at which the solver of a search stops, in units of G (`gradient_norm`). The noise covers it."""
 _OUTPUT_SHARE = 0.01
-"""Share of μ² = 1/σ² for the noise that covers the solver. The linear term's noise grows by 0.5 %."""
+"""Share of μ² = 1/σ² that pays for the noise over the solver's error. The noise of the linear term grows by 0.5 %."""
 _LARGEST_CURVATURE = 0.5
 """Largest share of the total variation that the change of the curvature may use. λ is raised until it fits."""
 _POINTS = np.linspace(-40.0, 40.0, 16001)

@@ -29,8 +29,8 @@ def require_convex(model: str) -> None:
     if model != "logistic_regression":
         raise GateError(
             "model-not-convex",
-            f"A perturbed minimum needs a convex loss, which {model} does not have: two data sets that differ in one "
-            "record may have far minima. Use logistic_regression, or a method with private steps.",
+            f"Output and objective perturbation need a convex loss, which {model} does not have. With another loss, "
+            "one record may move the minimum far. Use logistic_regression, or a method with private steps.",
         )
 
 

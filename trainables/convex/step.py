@@ -49,12 +49,14 @@ class MinimumStep:
         if unit != "record" or outputs != classes or classes < 2:
             raise GateError(
                 "convex-unsupported",
-                f"A perturbed minimum protects records of a classification (got `unit: {unit}` and {outputs} outputs).",
+                f"Output and objective perturbation need `unit: record` and a classification (got `unit: {unit}` "
+                f"and {outputs} outputs for {classes} classes).",
             )
         if mechanism.sample_rate != 1:
             raise GateError(
                 "convex-one-step",
-                f"A perturbed minimum reads all records, so its sample rate must be 1 (got {mechanism.sample_rate!r}).",
+                "Output and objective perturbation read all records, so the sample rate must be 1 (got "
+                f"{mechanism.sample_rate!r}).",
             )
         self._settings, self._classes, self._secret = settings, classes, secret
         self.mechanism = replace(mechanism, max_grad_norm=gradient_norm(settings.feature_clip))

@@ -81,15 +81,16 @@ def check_unit(request: DatasetRequest) -> None:
         if not COUNTS.allows(request.public_users):
             raise DatasetError(
                 "public-size-missing",
-                f"`dataset.public_users` of {request.name} must be a PUBLIC number of training users and at least 1 "
-                f"(got {request.public_users!r}). It sets the sample rate. The exact number in the file is private.",
+                f"`dataset.public_users` of {request.name} must be a PUBLIC number of training users, at least 1 "
+                f"(got {request.public_users!r}). This number sets the sample rate. The exact number in the file is "
+                "private.",
             )
     elif request.name in DATASETS and DATASETS[request.name].users is None:
         shipped = ", ".join(name for name, known in DATASETS.items() if known.users is not None)
         raise DatasetError(
             "users-missing",
-            f"The unit is user, but the data set {request.name} has no users. Use {shipped}, or your own file with "
-            "user_train.",
+            f"`unit: user` needs a data set with users, and {request.name} has none. Use {shipped}, or your own file "
+            "with user_train.",
         )
 
 
@@ -108,7 +109,8 @@ def public_train_size(request: DatasetRequest) -> int:
     if left < 1:
         raise DatasetError(
             "split-empty",
-            f"`validation_fraction` must leave at least one of {size} records for training (got {fraction}). Lower it.",
+            f"`validation_fraction` must leave at least one of {size} records for training (got {fraction}). "
+            "Lower the fraction.",
         )
     return left
 

@@ -60,7 +60,7 @@ def reading(path: Path, what: str) -> Iterator[None]:
         yield
     except (OSError, EOFError, KeyError, ValueError, *_FORMATS) as error:
         kind = type(error).__name__
-        raise DatasetError("dataset-damaged", f"{path} is not {what} ({kind}). Download it again.") from error
+        raise DatasetError("dataset-damaged", f"{path} is not {what} ({kind}). Download the file again.") from error
 
 
 def _check(info: DatasetInfo, file: FileInfo, path: Path) -> None:

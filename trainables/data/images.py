@@ -43,12 +43,12 @@ def _idx(path: Path) -> np.ndarray:
     with reading(path, "a gzip file"):
         raw = gzip.decompress(path.read_bytes())
     if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":  # two zero bytes, then 8 for unsigned bytes
-        raise DatasetError("dataset-damaged", f"{path} is not an IDX file of unsigned bytes. Download it again.")
+        raise DatasetError("dataset-damaged", f"{path} is not an IDX file of unsigned bytes. Download the file again.")
     dimensions = raw[3]
     start = 4 + 4 * dimensions
     shape = struct.unpack(f">{dimensions}I", raw[4:start]) if len(raw) >= start else (-1,)
     if math.prod(shape) != len(raw) - start:
-        raise DatasetError("dataset-damaged", f"The length of {path} differs from its header. Download it again.")
+        raise DatasetError("dataset-damaged", f"The length of {path} differs from its header. Download the file again.")
     return np.frombuffer(raw, np.uint8, offset=start).reshape(shape)
 
 

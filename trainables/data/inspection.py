@@ -23,7 +23,7 @@ from trainables.tasks import BINARY, CLASSIFICATION, REGRESSION
 __all__ = ["Remark", "inspect_file"]
 
 Progress = Callable[[str, float], None]
-"""Function that is told what is being read, and the finished fraction of it."""
+"""Function that gets the name of what is being read, and the fraction that is finished."""
 
 _ROWS = 4096  # rows that are converted at a time, to save memory
 _LARGE, _WIDE = 10.0, 100.0  # scale of inputs, and ratio of the columns' scales, from which scaling helps training
@@ -66,7 +66,7 @@ def inspect_file(
         path: the npz file.
         users: whether users are protected; None if they are protected whenever the file has users.
         task: task of the labels.
-        progress: told how far the reading is.
+        progress: function that gets the progress of the reading.
 
     Raises:
         DatasetError: the file is missing, damaged, or lacks an array. If it only breaks a rule, the rule is a finding.
@@ -142,14 +142,14 @@ def _records(arrays: Arrays, classes: int, facts: dict[str, Any], task: str) -> 
     if len({arrays[f"x_{part}"].dtype == np.uint8 for part in ("train", "test")}) > 1:
         yield Remark(
             "warning",
-            "only one of x_train and x_test has bytes (uint8). Bytes are divided by 255 and other numbers are not, so "
-            "test scores mean nothing. Store both with one dtype.",
+            "only one of x_train and x_test contains bytes (uint8). Bytes are divided by 255 and other numbers are "
+            "not, so test scores mean nothing. Store both arrays with the same dtype.",
         )
     if "classes" not in arrays and task == CLASSIFICATION:
         yield Remark(
             "note",
-            f"classes is not declared, so the public test labels set it ({classes}). To set it yourself, store "
-            f"classes={classes} with np.savez.",
+            f"the file does not declare the number of classes, so the public test labels decide it ({classes}). To "
+            f"declare it, store classes={classes} with np.savez.",
         )
 
 
@@ -161,8 +161,8 @@ def _finite(parts: dict[str, _Part], facts: dict[str, Any]) -> Iterator[Remark]:
     if numbers:
         yield Remark(
             "warning",
-            f"{numbers} numbers in {records} training records are NaN, infinite or too large for float32. Each is "
-            "trained on as 0, silently. Replace missing values by a PUBLIC constant.",
+            f"{numbers} numbers in {records} training records are NaN, infinite or too large for float32. Training "
+            "replaces each by 0 without a message. Replace missing values by a PUBLIC constant.",
         )
 
 
@@ -192,14 +192,15 @@ def _numbers(arrays: Arrays, facts: dict[str, Any]) -> Iterator[Remark]:
     if bad := found["train"]["outside"]:
         yield Remark(
             "warning",
-            f"{bad} training records have a label that is NaN, infinite or too large for float32, and are left out, "
-            "silently. Correct the labels.",
+            f"{bad} training records have a label that is NaN, infinite or too large for float32. Training leaves "
+            "these records out without a message. Correct the labels.",
         )
     if found["train"]["deviation"] is not None:
         yield Remark(
             "note",
-            f"always answering the mean has a mean squared error of {found['train']['deviation'] ** 2:.3g} on "
-            "the training records, so only smaller losses show learning. Scale labels by PUBLIC constants only.",
+            "a model that always answers the mean label has a mean squared error of "
+            f"{found['train']['deviation'] ** 2:.3g} on the training records. Only a smaller loss shows learning. "
+            "Scale labels by PUBLIC constants only.",
         )
 
 
@@ -219,29 +220,30 @@ def _labels(arrays: Arrays, classes: int, facts: dict[str, Any]) -> Iterator[Rem
     if outside:
         yield Remark(
             "warning",
-            f"{outside} training records have a label outside 0 to {classes - 1} and are left out, silently. Correct "
-            "the labels, or store classes=... with np.savez.",
+            f"{outside} training records have a label outside 0 to {classes - 1}. Training leaves these records out "
+            "without a message. Correct the labels, or store classes=... with np.savez.",
         )
     if not each.sum():
         return
     if empty := np.flatnonzero(each == 0).tolist():
         yield Remark(
             "warning",
-            f"no training record has the label {_some(empty)}, so the model never learns it. Number the classes "
-            "without gaps, or lower classes=...",
+            f"no training record has the label {_some(empty)}, so the model cannot learn this class. Number the "
+            "classes without gaps, or lower `classes` in the file.",
         )
     rare = np.flatnonzero((each > 0) & (each < _RARE * each.sum() / classes)).tolist()
     share = each.max() / each.sum()
     if rare:
         yield Remark(
             "warning",
-            f"the labels are unbalanced: class {_some(rare)} has less than a tenth of an even share. The noise hides "
-            "rare classes first. Merge them, or accept that they are rarely predicted. Weights must be PUBLIC.",
+            f"the labels are unbalanced: class {_some(rare)} has less than a tenth of the mean class size. The noise "
+            "hides rare classes first. Merge rare classes, or accept that they are rarely predicted. Class weights "
+            "must be PUBLIC.",
         )
     yield Remark(
         "note",
-        f"the most frequent class has {share:.1%} of the training records: a model that always answers it has this "
-        "accuracy, so only higher scores show learning.",
+        f"the most frequent class has {share:.1%} of the training records. A model that always answers this class "
+        "has this accuracy, so only a higher accuracy shows learning.",
     )
 
 
@@ -274,17 +276,18 @@ def _columns(arrays: Arrays, parts: dict[str, _Part], facts: dict[str, Any]) -> 
         what = "column" if arrays["x_train"].ndim == 2 else "position"
         yield Remark(
             "warning",
-            f"{len(constant)} of {len(seen)} {what}s of x_train are constant ({_some(constant)}): they teach nothing, "
-            "and their weights still get noise. Leave them out.",
+            f"{len(constant)} of {len(seen)} {what}s of x_train are constant ({_some(constant)}). They teach the "
+            f"model nothing, and their weights still get noise. Leave these {what}s out.",
         )
     size = np.maximum(np.abs(low), np.abs(high))
     used = size[size > 0]
     if size.max() > _LARGE or (len(used) and used.max() > _WIDE * used.min() and arrays["x_train"].ndim == 2):
         yield Remark(
             "warning",
-            f"the columns' largest absolute values go from {size.min():.4g} to {size.max():.4g}: large inputs have "
-            "large gradients, which are clipped, and small ones drown in the noise. Scale each column to about -1 to 1 "
-            "by PUBLIC constants, such as the limits of the sensor or form; the file's own mean or range is private.",
+            f"the largest absolute values of the columns range from {size.min():.4g} to {size.max():.4g}. Large "
+            "inputs have large gradients, which are clipped, and the noise hides small inputs. Scale each column to "
+            "about -1 to 1 by PUBLIC constants, such as the limits of the sensor or form. The file's own mean or "
+            "range is private.",
         )
 
 
@@ -299,19 +302,19 @@ def _duplicates(arrays: Arrays, parts: dict[str, _Part], facts: dict[str, Any]) 
     if copies:
         yield Remark(
             "warning",
-            f"{copies} training records are copies of another one's inputs: a person with several copies is protected "
-            "less than ε says. Leave copies out, or protect users (`privacy.unit: user`).",
+            f"{copies} training records have the same inputs as an earlier training record. A person with several "
+            "copies is protected less than ε says. Leave copies out, or protect users (`privacy.unit: user`).",
         )
     if torn:
         yield Remark(
             "warning",
-            f"{torn} different inputs of x_train have more than one label. Their labels cannot all be learned.",
+            f"{torn} inputs occur in x_train with more than one label. A model cannot learn all these labels.",
         )
     if shared:
         yield Remark(
             "warning",
-            f"{shared} test records have the inputs of a training record: test scores are too good, and scores on them "
-            "are published without protection. Leave them out of one of the two.",
+            f"{shared} test records have the same inputs as a training record. Test scores are then too good, and "
+            "are published without protection of these records. Leave the records out of one part.",
         )
 
 
@@ -341,20 +344,21 @@ def _users(arrays: Arrays, facts: dict[str, Any]) -> Iterator[Remark]:
     if both:
         yield Remark(
             "warning",
-            f"{both} users of the training are in user_test too: their training records are left out, silently. Give "
-            "every user to one part.",
+            f"{both} users are in both user_train and user_test. Training leaves out their training records without "
+            "a message. Put every user into one part only.",
         )
     if others is None:
         yield Remark(
             "note",
-            "user_test is missing, so nobody can tell whether a user trains and tests. Add it if users may do both.",
+            "user_test is missing, so nobody can tell whether a user has both training and test records. Add "
+            "user_test if users may have both.",
         )
     if len(counts):
         yield Remark(
             "note",
-            f"a user has {np.median(counts):g} records (median) and at most {counts[-1]}: records above "
-            "`dataset.records_per_user` are not used. Choose that number without this file, for example from the "
-            "design of the study.",
+            f"the median user has {np.median(counts):g} records, and the largest has {counts[-1]}. Training uses at "
+            "most `dataset.records_per_user` records of a user. Choose this number without looking at the file, for "
+            "example from the design of the study.",
         )
 
 

@@ -208,8 +208,8 @@ def read_arrays(info: DatasetInfo, folder: Path) -> Arrays:
         raise DatasetError(
             "dataset-checksum",
             f"The data set {info.name} has {sizes[0]} training and {sizes[1]} test records instead of "
-            f"{info.public_train_size} and {info.test_size}. Download it again, or install another version of "
-            "scikit-learn.",
+            f"{info.public_train_size} and {info.test_size}. Download the data set again, or install another version "
+            "of scikit-learn.",
         )
     # A sha256 proves the content of a file, but the publishers' md5 does not.
     if info.content_sha256 and not all(file.sha256 for file in form):

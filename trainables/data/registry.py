@@ -33,13 +33,13 @@ KDDCUP_FRACTION = 70_000 / 494_021
 """Fraction of KDD Cup's rows that are used, about as many as papers use. A hash of the row's number selects them."""
 
 VOTED = 9_000
-"""Number of MNIST's test images, from the first, on which the teachers voted."""
+"""Number of test images of MNIST on which the teachers voted: the first images."""
 
 CONTEXT = 20
 """Number of words in an input of next-word prediction."""
 
 LEAST_COUNT = 20
-"""Number of times that the public Brown corpus has each word of the vocabulary, at least."""
+"""Least number of times that each word of the vocabulary occurs in the public Brown corpus."""
 
 VOCABULARY = 5013
 """Number of words in the vocabulary. They are numbered from 1, and all other words have the number 0."""
@@ -83,8 +83,8 @@ _ALL = (
         classes=10,
         content_sha256="b5a0882b978b7d50cd8ba3a1b0d48220e0649522381aa1518afa2dc16b0c9824",
         records_sha256="e536bf499d6570ed53909cef569f685b263f1cd16c40a84844055c68dacf8404",
-        provenance="UCI Optical Recognition of Handwritten Digits, the test part, inside scikit-learn; "
-        "a fifth is our public test split",
+        provenance="UCI Optical Recognition of Handwritten Digits, the test part, from scikit-learn; a fifth of the "
+        "records is our public test split",
         licence="CC BY 4.0",
     ),
     _info(
@@ -95,7 +95,8 @@ _ALL = (
         classes=2,
         content_sha256="b4e2ae787c837e62ede92592e24179d09a258c5bb2b3c88e04cf17c3de4e5f4f",
         records_sha256="5cb06f445ff9e77777cc4148d26f6724e56857ad53492c10902ca79c3d636fc3",
-        provenance="UCI Breast Cancer Wisconsin (diagnostic), inside scikit-learn; a fifth is our public test split",
+        provenance="UCI Breast Cancer Wisconsin (diagnostic), from scikit-learn; a fifth of the records is our public "
+        "test split",
         licence="CC BY 4.0",
     ),
     _info(
@@ -106,7 +107,7 @@ _ALL = (
         classes=3,
         content_sha256="380c81fa335df9483ec044b3b4e541126db1a882af5310dda4c1cc60c7e9bc44",
         records_sha256="570e4cf342d808cd2d56c23023500d944e9d95b4d29b2eb4a8fce1b8f0e536f2",
-        provenance="UCI Iris (Fisher 1936), inside scikit-learn; a fifth is our public test split",
+        provenance="UCI Iris (Fisher 1936), from scikit-learn; a fifth of the records is our public test split",
         licence="CC BY 4.0",
     ),
     _info(
@@ -143,8 +144,9 @@ _ALL = (
         records_sha256="b8e27335c16885d5708f0465927d436153cdc0193c1a99e65a096d0ddc421333",
         budget_owner="mnist",
         teachers=250,
-        provenance="MNIST's test images, as public inputs, and the votes on the first 9 000 of 250 teachers, each "
-        "trained on a part of MNIST's training records (Papernot et al. 2018); the votes share MNIST's budget",
+        provenance="MNIST's test images, as public inputs, and the votes of 250 teachers on the first 9 000 images; "
+        "each teacher was trained on a part of MNIST's training records (Papernot et al. 2018), so the votes share "
+        "MNIST's budget",
         licence="none stated",
     ),
     _info(
@@ -208,8 +210,9 @@ _ALL = (
         classes=100,
         content_sha256="c22709e7abae424b7ab7304b6d57db1c1331e7edbc1ce8ced940663d88ce3a16",
         records_sha256="55737a2240d209361406dd37c5b9f425f8aaf02aeafd5f660e756914f486803a",
-        provenance="a stratified subset of CIFAR-100 (Krizhevsky 2009) with 10 000 training and 2 000 test records, as "
-        "the 1 280 features of a MobileNetV2 trained on ImageNet, at 224 pixels, over their public bound 6",
+        provenance="a stratified subset of CIFAR-100 (Krizhevsky 2009) with 10 000 training and 2 000 test records, "
+        "given as the 1 280 features that a MobileNetV2 trained on ImageNet computes at 224 pixels; features are "
+        "divided by 6, their public bound",
         licence="none stated",
     ),
     _info(
@@ -256,8 +259,8 @@ _ALL = (
         classes=2,
         content_sha256="2f781799bcf4bd1d15c0841b36f6e501fcc99b4182a2e28c86bef560feed3a30",
         records_sha256="84b9ce3f45e4ffec3b20240094fc85235d25ea12437a0bc8a1e8bdf30779d8b8",
-        provenance="UCI Bank Marketing, the 41 188 rows of bank-additional-full (Moro, Cortez, Rita 2014); "
-        "a fifth is our public test split",
+        provenance="UCI Bank Marketing, the 41 188 rows of bank-additional-full (Moro, Cortez, Rita 2014); a fifth of "
+        "the records is our public test split",
         licence="CC BY 4.0",
     ),
     _info(
@@ -275,8 +278,8 @@ _ALL = (
         classes=2,
         content_sha256="dfbd6d6638d4ac3afa55b5e4c620c32d13ea8732e020b168f482a41bcf570a3b",
         records_sha256="4f81bef16eba4edf98393add9fca246cb80238ad30cedd316f8ff3f0520553f4",
-        provenance="UCI Breast Cancer Wisconsin (original, Wolberg 1992), 699 rows, including 16 with a missing value; "
-        "a fifth is our public test split",
+        provenance="UCI Breast Cancer Wisconsin (original, Wolberg 1992), 699 rows, including 16 with a missing "
+        "value; a fifth of the records is our public test split",
         licence="CC BY 4.0",
     ),
     _info(
@@ -293,8 +296,8 @@ _ALL = (
         classes=2,
         content_sha256="d60172ea6a0a39983807d451e6a3525fae1f1ef60610490be7f385229a47922f",
         records_sha256="ecc2025a611ea7312a819736e3bf005c5b8a3a4ae80df9907e00363e9cb322da",
-        provenance="KDD Cup 1999 (UCI KDD Archive), about 70 000 rows of the official 10 % sample, which a hash of the "
-        "row's number selects; normal against attack; a fifth is our public test split",
+        provenance="KDD Cup 1999 (UCI KDD Archive), about 70 000 rows of the official 10 % sample, selected by a hash "
+        "of the row number; the label is normal or attack; a fifth of the records is our public test split",
         licence="CC BY 4.0",
     ),
     _info(
@@ -311,8 +314,8 @@ _ALL = (
         classes=2,
         content_sha256="44c0907d4744a14c19a0b2b900cec4ad6aa8b5f4fcfb7135c2a4145771d11e75",
         records_sha256="abc3daf39d10fd3622391c0521e38679a115f56d7822c09b8c40edf92b9fd490",
-        provenance="ULB credit card fraud (Dal Pozzolo et al. 2015), the 492 frauds and 492 random normal payments; "
-        "a fifth is our public test split",
+        provenance="ULB credit card fraud (Dal Pozzolo et al. 2015), the 492 frauds and 492 random normal payments; a "
+        "fifth of the records is our public test split",
         licence="DbCL 1.0",
     ),
     _info(
@@ -328,13 +331,13 @@ _ALL = (
         content_sha256="bdec3cecf226c520fe05b3743632c3266d30c8e1646666f205e104f0f759247f",
         records_sha256="41e49df3f3a7f547f3462d151edee21940a30831a203c6b3ea6dce3ddcd74b95",
         users=10,
-        record="a window of 21 words in a row. Windows do not overlap, but a sentence may be in several of them, so a "
-        "claim for each record protects a window, not a sentence, a speech or a speaker",
-        provenance="65 State of the Union addresses (1945 to 2006, NLTK), cut into windows of 21 words, of which the "
-        "last is predicted from the 20 before; no word of a text is in two windows; users are the 11 speakers, one of "
-        "whom is our public test split; the vocabulary is public: the words that the Brown corpus has at least 20 "
-        "times, in lower case",
-        licence="addresses: public domain; Brown corpus (vocabulary): non-commercial, as NLTK's index says",
+        record="a window of 21 consecutive words. Windows do not overlap, but a sentence may extend over several "
+        "windows, so a claim for each record protects a window, not a sentence, a speech or a speaker",
+        provenance="65 State of the Union addresses (1945 to 2006, NLTK), cut into windows of 21 words; a model "
+        "predicts the last word from the 20 before it; windows do not overlap; the users are the 11 speakers, and "
+        "the addresses of one speaker are our public test split; the public vocabulary has the words that occur at "
+        "least 20 times in the Brown corpus, in lower case",
+        licence="addresses: public domain; Brown corpus (vocabulary): non-commercial, according to NLTK's index",
     ),
     *(
         _info(
@@ -346,8 +349,8 @@ _ALL = (
             task=REGRESSION,
             content_sha256=content,
             records_sha256=records,
-            provenance="drawn from a public seed, as the synthetic regression of the weight-decay paper (Guo 2024, 5.1 "
-            "and 5.2): y = X·w + ε with X ~ N(0, I), so there is nothing private in it",
+            provenance="drawn from a public seed, like the synthetic regression of the weight-decay paper (Guo 2024, "
+            "sections 5.1 and 5.2): y = X·w + noise with X ~ N(0, I); nothing in it is private",
             licence="none needed",
         )
         for (name, weights), content, records in zip(

@@ -29,8 +29,8 @@ def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
     if size is None or not COUNTS.allows(size):
         raise DatasetError(
             "public-size-missing",
-            f"`dataset.public_size` of {request.name} must be a PUBLIC number of training records and at "
-            f"least 1 (got {size}). It sets the sample rate. The exact number in the file is private.",
+            f"`dataset.public_size` of {request.name} must be a PUBLIC number of training records, at least 1 (got "
+            f"{size}). This number sets the sample rate. The exact number in the file is private.",
         )
     path = Path(file).expanduser().absolute()
     arrays = check_own_file(path, users=users is not None, blocks=bool(request.blocks), task=request.task)
@@ -40,7 +40,7 @@ def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
         test_size=len(arrays["y_test"]),
         input_shape=tuple(arrays["x_test"].shape[1:]),
         classes=user_file.classes_of(arrays, request.task),
-        provenance="a file of the user's own",
+        provenance="the user's own file",
         licence="the user's own",
         budget_owner=request.name,
         path=str(path),

@@ -45,8 +45,8 @@ BLOCK = "block_train"
 
 MOST_CLASSES = 100_000  # a model with one output for each class would not fit into memory
 _LABEL_FIX = {
-    "f": "Convert it with .astype(int).",
-    "b": "Convert it with .astype(int).",
+    "f": "Convert the labels with .astype(int).",
+    "b": "Convert the labels with .astype(int).",
     "U": "Number the classes from 0.",
     "S": "Number the classes from 0.",
 }
@@ -85,8 +85,8 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
         # Only the error's class is reported, because the message may quote the private file.
         raise DatasetError(
             "own-file-format",
-            f"{path} must be an npz file of arrays, without pickled objects (got {type(error).__name__} while reading "
-            "it). Write it with numpy.savez.",
+            f"{path} must be an npz file of arrays, without pickled objects (got {type(error).__name__} while "
+            "reading it). Write the file with numpy.savez.",
         ) from error
 
 
@@ -109,8 +109,8 @@ def read_headers(path: Path, needed: Sequence[str] = KEYS) -> dict[str, Header]:
     if missing := [key for key in needed if key not in found]:
         raise DatasetError(
             "own-file-format",
-            f"{path} has no {', '.join(missing)}. "
-            f"Write it with numpy.savez(path, {', '.join(f'{key}=...' for key in needed)}).",
+            f"{path} has no {', '.join(missing)}. Write the file with numpy.savez(path, "
+            f"{', '.join(f'{key}=...' for key in needed)}).",
         )
     return found
 
@@ -152,7 +152,8 @@ def header_problems(
             found.append(f"{rule} {fix}".rstrip())
         if len(x.shape) < 2 or x.dtype.kind not in "fiub" or 0 in x.shape[1:]:
             found.append(
-                f"`x_{part}` must have numbers, with one row for each record and at least one column (got {_type(x)})."
+                f"`x_{part}` must contain numbers, with one row for each record and at least one column (got "
+                f"{_type(x)})."
             )
         found += _lengths(f"x_{part}", x, f"y_{part}", y)
         found += _name_problems(f"user_{part}", arrays, f"y_{part}") if users else []
@@ -160,8 +161,8 @@ def header_problems(
     shapes = [arrays[key].shape[1:] for key in ("x_train", "x_test")]
     if shapes[0] != shapes[1]:
         found.append(
-            f"`x_train` and `x_test` must have records of one shape (got {shapes[0]} and {shapes[1]}). Give both the "
-            "same columns in the same order."
+            f"`x_train` and `x_test` must have records of the same shape (got {shapes[0]} and {shapes[1]}). Give "
+            "both the same columns in the same order."
         )
     declared = arrays.get("classes")
     if declared is not None and (declared.shape != () or declared.dtype.kind not in "iu"):
@@ -176,7 +177,7 @@ def _name_problems(name: str, arrays: Mapping[str, _Typed], labels: str) -> list
     if names is None:
         return []  # user_test is optional, and `read_headers` asks for the others
     if len(names.shape) != 1 or names.dtype.kind not in "iuU":
-        return [f"`{name}` must be a vector of integers or strings, one for each label (got {_type(names)})."]
+        return [f"`{name}` must be a vector of integers or strings, one for each record (got {_type(names)})."]
     return _lengths(name, names, labels, arrays[labels])
 
 
@@ -228,7 +229,7 @@ def problems_of_test(arrays: Arrays, inputs: np.ndarray, task: str = CLASSIFICAT
     if task != CLASSIFICATION:
         return [*_other_labels(labels, task), *_not_finite(inputs)]
     if not 2 <= classes <= MOST_CLASSES:
-        where = "`classes`" if "classes" in arrays else "the number of classes, which is the largest label + 1,"
+        where = "`classes`" if "classes" in arrays else "the number of classes, which is the largest test label + 1,"
         return [f"{where} must be between 2 and {MOST_CLASSES} (got {classes}). Number the classes from 0."]
     found = []
     if not labels.size:
@@ -237,7 +238,7 @@ def problems_of_test(arrays: Arrays, inputs: np.ndarray, task: str = CLASSIFICAT
         worst = labels.min() if labels.min() < 0 else labels.max()
         found.append(
             f"`y_test` must contain only labels from 0 to {classes - 1} (got {worst}). Store classes=... in the file "
-            "if the test labels do not have all classes."
+            "if some classes have no test record."
         )
     return [*found, *_not_finite(inputs)]
 
@@ -249,7 +250,7 @@ def _other_labels(labels: np.ndarray, task: str) -> list[str]:
     if task == REGRESSION:
         with np.errstate(all="ignore"):
             bad = int((~np.isfinite(labels.astype(np.float32))).sum())
-        return [f"`y_test` must contain only finite numbers (got {bad} others)."] if bad else []
+        return [f"`y_test` must contain only finite float32 numbers (got {bad} others)."] if bad else []
     if not np.isin(labels, (-1, 1) if signed(labels) else (0, 1)).all():
         return ["`y_test` of a binary task must contain only −1 and 1, or only 0 and 1."]
     return []
@@ -257,5 +258,8 @@ def _other_labels(labels: np.ndarray, task: str) -> list[str]:
 
 def _not_finite(inputs: np.ndarray) -> list[str]:
     if bad := int((~np.isfinite(inputs)).sum()):
-        return [f"`x_test` must contain only finite numbers (got {bad} others). Replace missing values by a constant."]
+        return [
+            f"`x_test` must contain only finite float32 numbers (got {bad} others). Replace missing values by a "
+            "constant."
+        ]
     return []

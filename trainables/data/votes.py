@@ -47,5 +47,6 @@ def require_votes(votes: np.ndarray, *, teachers: int) -> None:
     if not counts or not bool((votes.sum(1) == teachers).all()):
         raise DatasetError(
             "votes-damaged",
-            f"Each row of the votes must be whole numbers that add up to the {teachers} teachers. Correct the file.",
+            f"Each row of the votes must contain whole numbers whose sum is {teachers}, the number of teachers. "
+            "Correct the file.",
         )

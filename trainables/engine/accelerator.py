@@ -34,7 +34,9 @@ def full_float32() -> None:
     torch.set_float32_matmul_precision("highest")
     _BACKENDS.cudnn.allow_tf32 = False
     if not is_full_float32():
-        raise GateError("float32-reduced", "torch keeps computing float32 products with fewer digits.")
+        raise GateError(
+            "float32-reduced", "torch still computes float32 products with reduced precision, such as TF32."
+        )
 
 
 def is_full_float32() -> bool:

@@ -28,7 +28,7 @@ from trainables.engine.sums import Blocks
 __all__ = ["RAISED", "BatchSum", "Records", "part_samples"]
 
 RAISED = BaseException
-"""What code that sees a record may raise without ending a trial. Only KeyboardInterrupt, of the user, goes on."""
+"""Errors that code may raise for a record without ending the trial. Only KeyboardInterrupt, from the user, ends it."""
 
 _PART_BYTES = 256 * 2**20
 _ROW_BYTES = 64  # labels, indices, losses and norms of a row

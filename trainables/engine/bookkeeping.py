@@ -144,7 +144,7 @@ class BookkeepingSource:
             for handle in handles:
                 handle.remove()
         if not is_full_float32():  # weight decay takes a norm from the outputs, whose rounding it must know
-            raise UnknownLayerError("the model switches to float32 products with fewer digits")
+            raise UnknownLayerError("the model switches to float32 products with reduced precision")
         if any(tensor._version != version for tensor, version in versions):
             raise UnknownLayerError("the input or output of a layer is changed in place")
         flat = [output for calls in seen for _, output in calls]
@@ -241,7 +241,9 @@ def _one_in_one_out(
 
 @cache
 def _say_once(kind: str) -> None:
-    _LOG.warning("%s has no rule for per-sample gradients. They are computed one by one, which is slower.", kind)
+    _LOG.warning(
+        "%s has no rule for per-sample gradients. Its gradients are computed one by one, which is slower.", kind
+    )
 
 
 def _channels_last(images: Tensor) -> Tensor:

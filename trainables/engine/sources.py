@@ -77,10 +77,12 @@ def per_sample_source(
     if not right:
         raise GateError(
             "gradients-not-per-sample",
-            f"The per-sample gradients of {name} cannot be computed ({reason}). A model must compute every sample "
-            "alone, and in the same way at every call.",
+            f"The per-sample gradients of {name} cannot be computed ({reason}). A model must compute each sample "
+            "independently of the others, and in the same way at every call.",
         )
-    _LOG.warning("%s is trained one sample at a time by torch.func, which is slower: %s", name, reason)
+    _LOG.warning(
+        "torch.func computes the gradients of %s one sample at a time, which is slower. Reason: %s", name, reason
+    )
     return fallback
 
 

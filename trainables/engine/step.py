@@ -154,7 +154,7 @@ class PrivateStep:
         if (None if probes is None else probes.noise_multiplier) != mechanism.noise.probe:
             raise GateError(
                 "probes-not-charged",
-                f"The noise of the loss probes must be {mechanism.noise.probe!r}, as the mechanism charges.",
+                f"The noise of the loss probes must be {mechanism.noise.probe!r}, the value that is charged.",
             )
         self._probes = probes
         self._mechanism = mechanism

@@ -90,9 +90,11 @@ def dropout_problem(name: str, layer: nn.Module) -> tuple[str, str] | None:
     if probability == 0:
         return None
     # A layer such as TransformerEncoderLayer passes its `dropout` to the nn.Dropout inside it.
-    fix = "Set dropout=0" if option == "dropout" else "Remove it, or set dropout=0 in the layer that contains it"
+    fix = (
+        "Set dropout=0" if option == "dropout" else "Remove this layer, or set dropout=0 in the layer that contains it"
+    )
     return (
         "layer-draws-random",
-        f"Layer {name!r} is {type(layer).__name__} with {option}={probability}, which draws from a generator that no "
-        f"checkpoint stores. {fix}.",
+        f"Layer {name!r} is {type(layer).__name__} with {option}={probability}, which draws random numbers from a "
+        f"generator that no checkpoint stores. {fix}.",
     )

@@ -82,7 +82,7 @@ def check_grid(extent: float, *, points: int, dimensions: int) -> None:
     refuse_illegal("dimensions", dimensions, Limits(low=1, high=2, integer=True))
     if points % 2 == 0:
         raise HyperparameterError(
-            "value-illegal", f"`points` must be odd (got {points}). Then the model itself is on the grid."
+            "value-illegal", f"`points` must be odd (got {points}), so that the model itself is on the grid."
         )
 
 

@@ -99,7 +99,11 @@ def _is_promotable(name: str) -> bool:
 
 def _problem_of_name(name: str, method: str, known: list[str]) -> tuple[str, str]:
     if name in PRICED:
-        return "parameter-priced", f"ε depends on `{name}`, so a trial cannot choose it. Set it in the experiment file."
+        return (
+            "parameter-priced",
+            f"ε depends on `{name}`, so the parameters of a trial must not contain it. Set `{name}` in the "
+            "experiment file.",
+        )
     names = [*known, *SCHEDULE_KEYS]
     hint = near_name_hint(name, names)
     return "parameter-unknown", f"{method} has no parameter {name!r}.{hint} Its parameters are {', '.join(names)}."
@@ -113,7 +117,7 @@ def _schedule(parameters: Mapping[str, object]) -> ScheduleSettings:
             continue
         if owner not in (None, kind):
             raise HyperparameterError(
-                "schedule-mismatch", f"`{key}` must not be set unless the schedule is {owner!r} (got {kind!r})."
+                "schedule-mismatch", f"`{key}` can be set only with the schedule {owner!r} (got {kind!r})."
             )
         settings[name] = parameters[key]
     return ScheduleSettings(**settings)

@@ -9,7 +9,7 @@ from trainables.errors import HyperparameterError
 from trainables.hyperparameters import Hyperparameters
 
 LEAST_WEIGHT_DECAY: Final = 1e-8
-"""Below it, a solver in double precision may not find the minimum."""
+"""Least weight decay. Below it, a solver in double precision may not find the minimum."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +30,8 @@ class OutputPerturbation(Hyperparameters):
         if self.weight_decay < LEAST_WEIGHT_DECAY:
             raise HyperparameterError(
                 "convex-not-strong",
-                f"`weight_decay` must be at least {LEAST_WEIGHT_DECAY:g} for a minimum that is perturbed (got "
-                f"{self.weight_decay!r}). Without it, one record can move the minimum without limit.",
+                f"`weight_decay` must be at least {LEAST_WEIGHT_DECAY:g} for output and objective perturbation (got "
+                f"{self.weight_decay!r}). Without weight decay, one record can move the minimum without limit.",
             )
 
 

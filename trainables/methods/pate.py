@@ -18,7 +18,7 @@ class Student(Hyperparameters):
 
     Attributes:
         smoothing_sigma: standard deviation of the perturbations of each weight (DPLIS, appendix D); 0 is none. It is
-            absolute, because a student's step has no noise that it could be measured in.
+            absolute, because a student's step has no noise that could scale it.
         smoothing_samples: K, as one number or as levels that rise within the trial.
         weight_decay: λ of the L2 term λ/2·‖θ‖² of the loss.
     """

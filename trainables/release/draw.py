@@ -135,5 +135,6 @@ def unpacked(content: bytes) -> Release:
             return Release(torch.from_numpy(x), torch.from_numpy(y))
     except Exception as error:
         raise TrainableError(
-            "release-damaged", "A stored release cannot be read. Start a new search, which charges a new release."
+            "release-damaged",
+            "A stored release cannot be read. Start a new search, which draws and charges a new release.",
         ) from error

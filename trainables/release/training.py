@@ -38,14 +38,14 @@ def read_release(path: Path, sha256: str) -> Release:
     except OSError as error:
         raise TrainableError(
             "release-unreadable",
-            f"The charged release {path} cannot be read ({error.strerror}). Restore it from a copy, or start a new "
-            "search, which draws a new release and is charged for it.",
+            f"The charged release {path} cannot be read ({error.strerror}). Restore the file from a copy, or start a "
+            "new search. A new search draws a new release and is charged for it.",
         ) from error
     if hashlib.sha256(content).hexdigest() != sha256:
         raise TrainableError(
             "release-unreadable",
-            f"The release {path} is not the one that was charged: its checksum differs. Restore it from a copy, or "
-            "start a new search, which draws a new release and is charged for it.",
+            f"The release {path} is not the one that was charged: its checksum differs. Restore the file from a "
+            "copy, or start a new search. A new search draws a new release and is charged for it.",
         )
     return unpacked(content)
 
@@ -56,8 +56,8 @@ def first_linear(model: nn.Module) -> nn.Linear:
     if not isinstance(found, nn.Linear):
         raise HyperparameterError(
             "gain-not-linear",
-            f"`feature_gain` must be 1 for a model whose first layer is not linear (got {type(found).__name__}). Write "
-            "`feature_gain: 1`, or use logistic_regression or a perceptron.",
+            f"`feature_gain` must be 1 for a model whose first layer is not linear (got {type(found).__name__}). "
+            "Write `feature_gain: 1`, or use logistic_regression or a model whose name starts with mlp.",
         )
     return found
 
@@ -65,8 +65,8 @@ def first_linear(model: nn.Module) -> nn.Linear:
 class ReleasedTraining:
     """Gradient descent on a release. The loss is debiased for randomised labels, plus λ/2·‖θ‖².
 
-    A release is one noisy copy of the records, or public inputs with labels that teachers voted for. The labels of the
-    latter are taken as they are, and the loss may be smoothed.
+    A release is one noisy copy of the records, or public inputs with labels that teachers voted for. Voted labels
+    are taken as they are, and the loss may be smoothed.
 
     Formal guarantee: the model depends on the training records only through the release, which was charged before. The
     scores depend on the validation records as they are, which the guarantee does not cover.
@@ -95,8 +95,8 @@ class ReleasedTraining:
         if not isinstance(found, InputPerturbation | Student) or spec.release is None:
             raise HyperparameterError(
                 "method-not-on-release",
-                f"A training on a release needs a method for releases and a release (got {spec.method!r} and "
-                f"{spec.release!r}). Please report this as a bug.",
+                f"A training on a release needs the release, and a method that trains on one (got {spec.method!r} "
+                f"and {spec.release!r}). Please report this as a bug.",
             )
         self._hyperparameters = found
         self._gain = found.feature_gain if isinstance(found, InputPerturbation) else 1.0
@@ -120,8 +120,8 @@ class ReleasedTraining:
         if len(self._release.y) == 0:
             raise TrainableError(
                 "release-empty",
-                "No query was answered, so there is no label to train on. Lower `privacy.votes.threshold` or raise "
-                "`privacy.epsilon` in a new search, which is charged again.",
+                "The teachers answered no query, so the student has no label to train on. Lower "
+                "`privacy.votes.threshold` or raise `privacy.epsilon` in a new search, which is charged again.",
             )
         self._inputs = self._release.x.reshape(-1, *about.input_shape)
         self._weights = label_weights(spec.labels_kept, about.classes)
