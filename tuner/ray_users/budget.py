@@ -170,7 +170,7 @@ def open_budget(url: str, search: str, spec: TrainingSpec, claim: Claim, *, full
             raise TunerError(
                 "ledger-mismatch",
                 f"The ledger has a search {search!r} with another claim, other settings or other records. Give the "
-                "same ones, or another `search`, which is charged in addition.",
+                "same ones, or another name as `search`. A search of another name is charged in addition.",
             )
         _settle_all(ledger, search)
         ledger.reopen_search(search)

@@ -131,7 +131,7 @@ def _check(method: str, request: DatasetRequest, *, steps: int, reports: int, fu
         raise InputError(
             "ray-method",
             f"`method` must be one of {', '.join(STEP_METHODS)} (got {method!r}).{near_name_hint(method, STEP_METHODS)}"
-            " Other methods are charged as a whole; use `tune run`.",
+            " Other methods are not charged by steps; use `tune run` for them.",
         )
     if request.unit != "record":
         raise InputError(
@@ -289,8 +289,8 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         if self._draws > leased:
             raise LedgerError(
                 "steps-not-leased",
-                f"The trial drew noise {self._draws} times, but leased {leased} steps. Nothing that it computed may be "
-                "used. Remove the code that trains without the charge.",
+                f"The trial drew noise {self._draws} times, but only {leased} steps were charged. Nothing that it "
+                "computed may be used. Remove the code that trains without the charge.",
             )
 
     def _end(self, *, forfeits: bool = False) -> None:
