@@ -140,7 +140,7 @@ def _tokens() -> Iterable[Diagnosis]:
         except OSError:
             continue
         if mode & 0o077:
-            fix = f"chmod 600 {path}. Whoever has the token can enter the cluster and read checkpoints."
+            fix = f"Run `chmod 600 {path}`. Whoever has the token can enter the cluster and read checkpoints."
             yield Diagnosis(f"token {path}", ok=True, found="readable by others", fix=fix, warning=True)
         else:
             yield Diagnosis(f"token {path}", ok=True, found="readable by this account only")

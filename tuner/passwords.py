@@ -9,7 +9,7 @@ __all__ = ["has_password", "hide_password"]
 
 _SECRET = "password|passwd|pwd|secret|token"
 _USER_INFO = re.compile(r"(?P<scheme>[\w+.-]+://)(?P<user>[^/\s'\"]*(?=@)|[^/\s'\"@]*:[^\s'\"]*(?=@))@")
-"""User and password of a URL, to the last @. The second form is that of a password with a slash, which is malformed."""
+"""User and password of a URL, to the last @. The second form matches a password with a slash, which is malformed."""
 
 _QUERY = re.compile(rf"(?i)(\b\w*(?:{_SECRET}))=[^&\s'\"]+")
 _QUERY_NAME = re.compile(rf"(?i)(?:{_SECRET})$")

@@ -1,4 +1,4 @@
-"""Budget of trials in anybody's `tune.Tuner`: one search in the ledger, and an actor beside the driver that charges it.
+"""Budget of trials in your own `tune.Tuner`: one search in the ledger, and an actor that charges it.
 
 A trial of Ray may run several times: after a pause, a lost worker, or when population-based training copies another
 trial's checkpoint into it. Each run is a trial of its own in the ledger, which pays for the steps that it takes.
