@@ -50,7 +50,7 @@ class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
         if beliefs.rules.strict:
             return f"{self.parameter} = {value} is outside the range of the best value (level 5 %), {when}"
         near = _shown(beliefs.near(place, context))
-        return f"{self.parameter} = {value} is near the best with probability {near}, {when}"
+        return f"{self.parameter} = {value} is near the best only with probability {near}, {when}"
 
     def _judged(self, study: Study, trial: FrozenTrial) -> tuple[Beliefs, float, Context, float] | None:
         """Return the conclusions from the study, and the trial's position, context and fraction of steps taken.
