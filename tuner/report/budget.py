@@ -335,7 +335,10 @@ def _division_fault(ledger: Ledger, state: DatasetState) -> str | None:
         if error.code not in {"ledger-division-damaged", "ledger-not-granted"}:
             raise
         if error.code == "ledger-not-granted":
-            return "This database role may not read how records are divided among users, so this was not checked for changes."
+            return (
+                "This database role may not read how records are divided among users, so the division was not checked "
+                "for changes."
+            )
         return str(error)
     return None
 
