@@ -92,4 +92,4 @@ def test_a_gpu_is_named_with_what_was_never_tried_on_one(monkeypatch: pytest.Mon
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda _: "made up")
     assert found()["gpu"].warning
-    assert "pretended" in found()["gpu"].found
+    assert "never tested on a real GPU" in found()["gpu"].found

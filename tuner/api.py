@@ -1,6 +1,6 @@
 """Python interface: load an experiment, plan it, run it, look at its sweep, export the winner, verify its card.
 
-The same functions serve the commands, so both check, charge and record the same::
+The commands call the same functions, so both check, charge and record in the same way::
 
     from tuner.api import load, verify
 
@@ -37,7 +37,7 @@ __all__ = ["Search", "Sweep", "Verified", "load", "open_sweep", "verify"]
 def load(
     file: str | Path, settings: Mapping[str, object] | None = None, *, data_dir: str | Path | None = None
 ) -> Search:
-    """Return the search of an experiment file. Nothing is read but the file.
+    """Return the search of an experiment file. Only this file is read.
 
     Args:
         file: a path, or the name of a file that comes with the program.
@@ -51,20 +51,20 @@ def open_sweep(name: str | Path, *, storage: str | Path = "runs") -> Sweep:
     """Return a sweep by its experiment's name (the newest one), its id or its folder.
 
     Raises:
-        InputError: there is none.
+        InputError: no such sweep exists.
     """
     return Sweep(find_sweep(Path(storage), str(name)))
 
 
 def verify(card: str | Path, *, ledger: str | None = None) -> Verified:
-    """Compute a privacy card again from its ledger, with accountants that share no code with those that issued it.
+    """Recompute a privacy card from its ledger. The accountants share no code with those that issued the card.
 
     Args:
         card: the file ``privacy_card.json`` of an export.
         ledger: URL of the ledger; by default that of the experiment file next to the card.
 
     Raises:
-        InputError: the file is no card.
+        InputError: the file is not a privacy card.
     """
     from tuner.export.verification import verify_card
 
@@ -74,7 +74,7 @@ def verify(card: str | Path, *, ledger: str | None = None) -> Verified:
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """Answer to a privacy card: whether it holds, the report as text, and what ``tune verify --json`` prints."""
+    """Result of a check: whether the card follows from its ledger, and the report as text and as ``--json``."""
 
     ok: bool
     text: str
@@ -107,8 +107,8 @@ class Search:
 
         Raises:
             InputError: the search cannot start. Nothing was charged.
-            BudgetRefusedError: it does not fit the cap of the data set. Nothing was charged.
-            SweepInterrupted: it was interrupted, and can be resumed.
+            BudgetRefusedError: the search does not fit the cap of the data set. Nothing was charged.
+            SweepInterrupted: the search was interrupted, and can be resumed.
         """
         from tuner.runner.commands import check, start
 

@@ -140,7 +140,7 @@ def _tokens() -> Iterable[Diagnosis]:
         except OSError:
             continue
         if mode & 0o077:
-            fix = f"chmod 600 {path}. Whoever has the token can enter the cluster and read checkpoints."
+            fix = f"Run `chmod 600 {path}`. Whoever has the token can enter the cluster and read checkpoints."
             yield Diagnosis(f"token {path}", ok=True, found="readable by others", fix=fix, warning=True)
         else:
             yield Diagnosis(f"token {path}", ok=True, found="readable by this account only")
@@ -151,12 +151,12 @@ def _open_ports() -> Iterable[Diagnosis]:
     from tuner.executors.ray import machine
 
     for name, asks, ports in machine.open_programs():
-        shown = f"listens for other machines on {', '.join(map(str, ports))}"
+        shown = f"accepts connections from other machines on port {', '.join(map(str, ports))}"
         if asks:
             yield Diagnosis(f"open {name}", ok=True, found=f"{shown}, and asks for a token")
             continue
         fix = (
-            "Start it with RAY_AUTH_MODE=token, or whoever reaches it can run programs and read checkpoints."
+            "Start it with RAY_AUTH_MODE=token. Without it, whoever reaches Ray can run programs and read checkpoints."
             if name == "Ray"
             else "Start it with --host 127.0.0.1, or with authentication (`--app-name basic-auth`)."
         )
@@ -172,13 +172,13 @@ def _gpu() -> Iterable[Diagnosis]:
             return
         found = torch.cuda.get_device_name(0)
     except Exception as error:  # noqa: BLE001 - the driver of the GPU may raise anything
-        yield Diagnosis("gpu", ok=False, found=f"torch fails: {type(error).__name__}: {error}", fix="See its driver.")
+        yield Diagnosis("gpu", ok=False, found=f"torch fails: {type(error).__name__}: {error}", fix="Check its driver.")
         return
     yield Diagnosis(
         "gpu",
         ok=True,
-        found=f"{found}; training on it was tested on a pretended GPU only, and cards say that its rounding is assumed",
-        fix="Run `make gpu-check` in the checkout, and keep what it prints.",
+        found=f"{found}. Training was never tested on a real GPU, so cards list the rounding on a GPU as assumed",
+        fix="Run `make gpu-check` in the checkout, and keep its output.",
         warning=True,
     )
 

@@ -9,7 +9,7 @@ __all__ = ["has_password", "hide_password"]
 
 _SECRET = "password|passwd|pwd|secret|token"
 _USER_INFO = re.compile(r"(?P<scheme>[\w+.-]+://)(?P<user>[^/\s'\"]*(?=@)|[^/\s'\"@]*:[^\s'\"]*(?=@))@")
-"""User and password of a URL, to the last @. The second form is that of a password with a slash, which is malformed."""
+"""User and password of a URL, to the last @. The second form matches a password with a slash, which is malformed."""
 
 _WITHOUT_SCHEME = re.compile(r"[^/\s'\"@:]+:[^/\s'\"@]+@(?=[\w.-])")
 """User and password of an address whose scheme is missing or malformed."""

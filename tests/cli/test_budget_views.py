@@ -155,7 +155,7 @@ def test_a_damaged_data_set_is_named_by_every_view_and_the_others_go_on(charged:
     said = charged("verify", "exports/tiny/privacy_card.json")
     assert "DAMAGED in the same ledger" in said.text
     charged("budget", "report", "digits", "--out", "page.html")
-    assert "The data set mnist of the same ledger is damaged" in (charged.folder / "page.html").read_text()
+    assert "The data set mnist in the same ledger is damaged" in (charged.folder / "page.html").read_text()
     charged("budget", "report", "mnist", "--out", "none.html", code=1)
     assert not (charged.folder / "none.html").exists()
     charged("resume", "tiny", "--local", "--set", "search.trials=3")

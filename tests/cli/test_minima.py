@@ -29,7 +29,7 @@ def test_a_search_is_charged_step_by_step_exported_and_verified(tune: Tune) -> N
     assert "convex" in assumed
     assert "Poisson" not in assumed
     assert "yes: the card follows from its ledger" in tune("verify", "out/privacy_card.json").text
-    assert "least λ" in tune("plan", "tiny.yaml", "--no-timing").text
+    assert "least weight_decay" in tune("plan", "tiny.yaml", "--no-timing").text
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_a_plan_and_an_audit_read_no_vote_and_show_no_figure_of_the_votes(
 
     monkeypatch.setattr(data, "load_votes", refused)
     said = tune("plan", tune.write(**VOTES), "--no-timing")
-    assert "not private, and not shown" in said.text
+    assert "so it is not shown" in said.text
     said = tune("audit", "tiny.yaml", "--json").json
     assert said["ok"] is True
     assert 0.5 < said["canaries"]["epsilon_at_least"] <= said["claim"]["epsilon"]

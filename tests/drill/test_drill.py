@@ -74,7 +74,7 @@ def test_books_that_agree_have_no_problem(tmp_path: Path) -> None:
     assert found.problems(trials=1) == []
     assert (found.leased, found.drawn, found.recorded, found.tracked) == (10, 10, 2, 2)
     assert found.trials == {"COMPLETE": 1}
-    assert found.problems(trials=2) == ["1 of 2 trials are accounted for"]
+    assert found.problems(trials=2) == ["1 of 2 trials are in the study"]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_books_that_agree_have_no_problem(tmp_path: Path) -> None:
         ("DELETE FROM metrics WHERE key = 'loss' AND run_uuid = 'child'", "1 records are not in MLflow"),
         ("INSERT INTO metrics VALUES ('loss', 9, 10, 0, 1, 'child')", "1 records are in MLflow twice"),
         ("UPDATE metrics SET value = 0.6 WHERE key = 'spent'", "1 records are not in MLflow"),
-        ("UPDATE runs SET status = 'RUNNING' WHERE run_uuid = 'child'", "1 trials or runs did not end"),
+        ("UPDATE runs SET status = 'RUNNING' WHERE run_uuid = 'child'", "1 trials or MLflow runs did not end"),
         (
             "INSERT INTO runs VALUES ('twin', 'FINISHED'); INSERT INTO tags VALUES "
             "('twin', 'dp_tuner.sweep', 'drill-1'), ('twin', 'dp_tuner.trial', 'a')",
@@ -103,7 +103,7 @@ def test_a_draw_without_a_lease_and_a_trial_without_an_end_are_found(tmp_path: P
     (books.draws / "a" / "2-2").write_bytes(b".")
     assert books.reconcile().problems(trials=1) == ["1 noise draws are not in the ledger"]
     optuna.load_study(study_name="s", storage=open_storage(books.sweep)).ask()
-    assert "1 trials or runs did not end" in books.reconcile().problems(trials=2)
+    assert "1 trials or MLflow runs did not end" in books.reconcile().problems(trials=2)
 
 
 @pytest.mark.parametrize(("uncharged", "code"), [(0, 0), (1, 1)])

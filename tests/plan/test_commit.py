@@ -110,7 +110,7 @@ def test_the_plan_shows_both_noises_and_the_price() -> None:
     assert plan.commit is not None
     facts = dict(plan_text(plan, source="", claim="").facts)
     assert f"{plan.commit.noise_multiplier:g} (calibrated)" in facts["its noise"]
-    assert f"would have {plan.commit.noise_alone:g}" in facts["its noise"]
+    assert f"more than the {plan.commit.noise_alone:g} of one run" in facts["its noise"]
     assert facts["noise"] == f"noise multiplier {plan.nominal.noise_multiplier:g} for the trials (calibrated)"
     assert facts["quotas"] == "60 steps for all trials, 39 for the committed run"
 

@@ -196,7 +196,7 @@ def test_searched_noise_has_no_number_and_says_how_many_fit() -> None:
     assert plan_warnings(plan) == ()
     too_quiet = planned("search.space={lr: default, noise_multiplier: {uniform: [0.3, 8]}}")
     assert too_quiet.trials_that_fit == 0
-    assert "narrow the search space" in plan_warnings(too_quiet)[0]
+    assert "Narrow the search space" in plan_warnings(too_quiet)[0]
 
 
 def test_what_fits_whenever_anything_does_is_among_the_cheapest() -> None:

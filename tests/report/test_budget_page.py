@@ -101,7 +101,7 @@ def test_every_entry_of_the_ledger_is_on_the_page() -> None:
         "sweep-a ann triage of letters; ann@example.org record 1.25 2e-06 2026-03-02 09:00:00 open 17",
         "composition: 1 000 steps",
         "validation ε = 1, δ = 1e-06",
-        "sweep-b not recorded not stated record", "closed", "took no step, so it counts as 0",
+        "sweep-b not recorded not stated record", "closed", "charged nothing, so it counts as 0",
         "1 counts against the cap",
         "ann 0.375 3e-07 0.375 3e-07 0.125 4e-07", "bob share revoked – 0.375 3e-07 – –", "cyd – – 0.375 3e-07 – –",
         *(f"2026-03-0{day} – ann event {day} {day / 8:g} 1e-05" for day in range(1, 6)),

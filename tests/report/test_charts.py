@@ -147,8 +147,8 @@ def test_what_was_spent_has_two_lines_and_the_cap_where_it_is_near() -> None:
 def test_charges_and_prices_are_drawn_as_they_are() -> None:
     charges = (Charged(trial=0, steps=100, total=100, share=0.1), Charged(trial=2, steps=50, total=150, share=0.15))
     drawn = points(charges_chart(report(row(0), row(2), charges=charges)))
-    assert drawn["leased by this trial and all earlier ones"] == [(0, 0.1), (2, 0.15)]
-    assert {y for _, y in drawn["leased and reserved"]} == {0.25}
+    assert drawn["charged to this trial and all earlier ones"] == [(0, 0.1), (2, 0.15)]
+    assert {y for _, y in drawn["charged and reserved"]} == {0.25}
     assert charges_chart(report(row(0), budget=None)) is None
     rows = [
         CandidateRow(candidate="a", title="one way", price=Expected(value=1.5, error=0.25, near=2.0)),

@@ -106,7 +106,7 @@ def test_only_the_two_scripts_of_the_policy_run_and_no_name_becomes_markup() -> 
 def test_a_sealed_search_shows_its_winner_alone_and_no_number_is_nan() -> None:
     winner = row(0, 0.87, parameters={"learning_rate": 0.3}, curve=())
     page = compare_page([report(winner, accounting=SELECTION), report(row(0, parameters={"learning_rate": NAN}))])
-    table = page[page.index("<h2>The sweeps") : page.index("Each guarantee is of ONE")]
+    table = page[page.index("<h2>The sweeps") : page.index("Each guarantee covers ONE")]
     assert "sealed" in table
     assert "0.87" in table
     assert "NaN" not in page[page.index('id="charts"') : page.index("</script>", page.index('id="charts"'))]

@@ -237,7 +237,7 @@ def test_a_resumed_sweep_begins_with_the_trials_of_before_and_its_best_is_that_o
         live.trial_finished(view(3, TrialStatus.COMPLETE, step=100, last_score=0.7, best_score=0.7))
     assert "3/4" in seen
     assert "★ 1" in seen, "a pruned trial is never the best"
-    assert "3 ended before" in text(target)
+    assert "3 of them ended before the resume" in text(target)
     assert "4/4 trials" in text(target)
     assert "BEST" not in text(target), "0.7 is below what was reached before"
 

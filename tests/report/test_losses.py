@@ -40,5 +40,5 @@ def test_a_start_that_repeats_nothing_says_nothing(charged: dict[str, int] | Non
 def test_a_resumed_trial_says_what_it_repeats() -> None:
     lines, said = lines_of({"a": 101})
     lines.trial_started(TrialView(id="a", number=0, step=100))
-    assert "1 step of it" in said[0]
+    assert "1 step will be paid twice" in said[0]
     assert "interrupted" in said[0]

@@ -33,7 +33,7 @@ def test_what_was_paid_twice_is_said_and_a_failed_trial_repeated_nothing() -> No
     found = spending_of(SPENT_TRIALS, charged=charged)
     assert found.twice == 30, "the steps of a running trial since its last report are not repeated"
     assert found.twice_epsilon == pytest.approx(350**0.5 - 320**0.5)
-    assert "30 steps of it were paid twice" in " ".join(found.sentences)
+    assert "30 steps were paid twice" in " ".join(found.sentences)
     trials = (row(0, 0.80, "failed", step=20, id="t0"), *SPENT_TRIALS[1:])
     assert spending_of(trials, charged=charged).twice == 0
     assert "twice" not in " ".join(spending_of(SPENT_TRIALS).sentences)

@@ -117,7 +117,7 @@ def test_a_sealed_search_shows_nothing_but_its_winner() -> None:
     assert "0.87" in words
     assert "learning_rate 0.3" in words
     assert "for the winner alone" in words
-    hidden = "Curve of|smoothing_radius|run whole|reserved|odometer|Trials|candidates|1 of 5"
+    hidden = "Curve of|smoothing_radius|run to their end|reserved|odometer|Trials|candidates|1 of 5"
     assert not re.search(hidden, words)
     assert checked(page).pictures == []
 

@@ -49,8 +49,8 @@ def decides(study: Study, rule: StudyPruner, radius: float, upto: int) -> bool:
 def test_reasons_are_about_scores_and_parameters_alone() -> None:
     known, many = known_study(), study_of(made(number, 30.0 + 25 * (number % 3)) for number in range(24))
     for study, rule, radius, upto, reason in (
-        (known, pruner(), 1.0, 1, "R 1 is near the best with probability"),
-        (many, pruner(strict=True), 100.0, 0, "R 100 is outside the bracket"),
+        (known, pruner(), 1.0, 1, "R = 1 is near the best only with probability"),
+        (many, pruner(strict=True), 100.0, 0, "R = 100 is outside the range of the best value"),
         (study_of([]), pruner(), 30.0, 0, ""),
     ):
         assert judged(study, rule, radius, upto)[1].startswith(reason)

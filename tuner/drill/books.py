@@ -57,9 +57,9 @@ class Reconciliation:
         if self.uncharged:
             found.append(f"{self.uncharged} noise draws are not in the ledger")
         if (count := sum(self.trials.values())) != trials:
-            found.append(f"{count} of {trials} trials are accounted for")
+            found.append(f"{count} of {trials} trials are in the study")
         if self.unfinished:
-            found.append(f"{self.unfinished} trials or runs did not end")
+            found.append(f"{self.unfinished} trials or MLflow runs did not end")
         if self.missing:
             found.append(f"{self.missing} records are not in MLflow")
         if self.doubled:

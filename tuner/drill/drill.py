@@ -49,7 +49,8 @@ class Drilled:
         )
         lines = [f"  {name:<14} {what}" for name, what in rows]
         lines += [f"BAD  {problem}" for problem in self.problems]
-        return "\n".join([*lines, *([] if self.problems else ["ok   the books agree"])])
+        agreed = "ok   the ledger, the noise draws, the trials and MLflow agree"
+        return "\n".join([*lines, *([] if self.problems else [agreed])])
 
 
 def run_drill(*, address: str | None, storage: str, data_dir: str | None, say: Callable[[str], None]) -> Drilled:
@@ -65,7 +66,7 @@ def run_drill(*, address: str | None, storage: str, data_dir: str | None, say: C
     try:
         return _drill(sweep, say)
     except RuntimeError as error:
-        raise TunerError("drill-failed", f"The drill could not be done: {error}.") from error
+        raise TunerError("drill-failed", f"The drill could not be completed: {error}.") from error
     finally:
         if sweep.running:
             sweep.kill()
@@ -81,17 +82,17 @@ def _drill(sweep: DrillSweep, say: Callable[[str], None]) -> Drilled:
         say(line)
 
     sweep.start()
-    say(f"a sweep of {TRIALS} trials on digits starts, with a ledger of its own …")
+    say(f"starting a sweep of {TRIALS} trials on digits, with a ledger of its own …")
     sweep.wait_for_draws(STEPS // 2, seconds=_PATIENCE)
     if sweep.address is None:
         os.kill(_first_worker(sweep), signal.SIGKILL)
-        note(f"a worker was killed after {sweep.drawn} draws")
+        note(f"a worker was killed after {sweep.drawn} noise draws")
     else:
-        note("no worker was killed: those of a cluster are not this command's children")
-    note("no node was killed: " + ("this machine is the only one" if sweep.address is None else "others may use it"))
+        note("no worker was killed, because this command cannot kill the workers of a cluster")
+    note("no node was killed, because " + ("there is only this one" if sweep.address is None else "others may use it"))
     sweep.wait_for_draws(2 * STEPS, seconds=_PATIENCE)
     sweep.kill()
-    note(f"the driver was killed after {sweep.drawn} draws, and the sweep resumed")
+    note(f"the driver was killed after {sweep.drawn} noise draws, and the sweep was resumed")
     sweep.start()
     code = sweep.wait(seconds=_PATIENCE)
     if code != 0 or sweep.sync() != 0:

@@ -22,7 +22,7 @@ _FILE = f"""schema: 1
 name: drill
 dataset: {{name: digits}}
 trainable: {{method: dp_sgd, model: logistic_regression, batch_size: 64, epochs: {STEPS * 64 / 1261!r}}}
-privacy: {{epsilon: 500, noise_multiplier: 4.0}}   # a large budget for repeated steps: the count is tested
+privacy: {{epsilon: 500, noise_multiplier: 4.0}}   # a large budget, so that repeated steps fit
 search:
   trials: {TRIALS}
   sampler: random
@@ -126,7 +126,7 @@ class DrillSweep:
         until = time.monotonic() + seconds
         while self.drawn < count:
             if not self.running or time.monotonic() > until:
-                raise RuntimeError(f"the sweep ended before its fault: {self.message}")
+                raise RuntimeError(f"the sweep ended, or took too long, before a process was killed: {self.message}")
             time.sleep(0.02)
 
     def wait(self, *, seconds: float) -> int | None:

@@ -160,8 +160,8 @@ def require_checkpoint(folder: Path, trial_id: str, step: int) -> None:
         time.sleep(0.2)
     raise TunerError(
         "checkpoint-unseen",
-        f"A worker reported step {step} of trial {trial_id}, but its checkpoint is not in {folder}. That machine does "
-        "not share the folder, so its models would be lost. What was charged so far remains. Make `storage` a folder "
+        f"A worker reported step {step} of trial {trial_id}, but its checkpoint is not in {folder}. The machine of the "
+        "worker does not share this folder, so its models would be lost. All charges remain. Make `storage` a folder "
         "that every machine mounts at the same path, then resume the sweep.",
     )
 

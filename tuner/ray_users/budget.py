@@ -1,4 +1,4 @@
-"""Budget of trials in anybody's `tune.Tuner`: one search in the ledger, and an actor beside the driver that charges it.
+"""Budget of trials in your own `tune.Tuner`: one search in the ledger, and an actor that charges it.
 
 A trial of Ray may run several times: after a pause, a lost worker, or when population-based training copies another
 trial's checkpoint into it. Each run is a trial of its own in the ledger, which pays for the steps that it takes.
@@ -170,7 +170,7 @@ def open_budget(url: str, search: str, spec: TrainingSpec, claim: Claim, *, full
             raise TunerError(
                 "ledger-mismatch",
                 f"The ledger has a search {search!r} with another claim, other settings or other records. Give the "
-                "same ones, or another `search`, which is charged in addition.",
+                "same ones, or another name as `search`. A search of another name is charged in addition.",
             )
         _settle_all(ledger, search)
         ledger.reopen_search(search)

@@ -1,4 +1,4 @@
-"""Our samplers and pruners as searcher and scheduler of anybody's `tune.Tuner`, with or without privacy.
+"""Our samplers and pruners as searcher and scheduler of your own `tune.Tuner`, with or without privacy.
 
     search = StudySearch(UnimodalSampler("radius", tolerance=0.01, last_step=4),
                          UnimodalPruner("radius", tolerance=0.01, last_step=4), last_step=4)
@@ -41,9 +41,9 @@ class StudySearch(Searcher):  # type: ignore[misc]  # Ray has no types
     Args:
         sampler: sampler of Optuna or of ours. By default Optuna's choice.
         pruner: pruner of Optuna or of ours. It also stops running trials if the Tuner has `scheduler()`.
-        step: name of the result that counts reports or steps; the unit of `last_step` of our samplers and pruners.
-        last_step: value of `step` at which trials end. A trial that ends before it, for whatever reason, is pruned. By
-            default only the pruner's trials are.
+        step: name of the result that counts reports or steps. `last_step` of our samplers and pruners has this unit.
+        last_step: value of `step` at which trials end. A trial that ends earlier, for whatever reason, counts as
+            pruned. By default, only trials that the pruner stopped count as pruned.
         space: space of the search, `tune.uniform` and so on. By default it is `param_space` of the Tuner.
         metric: name of the score. By default it is `metric` of the `TuneConfig`.
         mode: 'max' or 'min'. By default it is `mode` of the `TuneConfig`.
@@ -86,7 +86,7 @@ class StudySearch(Searcher):  # type: ignore[misc]  # Ray has no types
         return self._study
 
     def scheduler(self) -> StudyScheduler:
-        """Return the scheduler that stops the trials of this search which its pruner does not want to continue."""
+        """Return the scheduler that stops the trials of this search that its pruner excludes."""
         return StudyScheduler(self)
 
     def set_search_properties(

@@ -40,7 +40,7 @@ from tuner.ray_users.budget import Claim, RayBudget, RunCharge, open_budget
 __all__ = ["CHECKPOINT", "DPTrainable", "dp_trainable"]
 
 CHECKPOINT = "training.pt"
-"""File in a checkpoint of Ray; `trainables.checkpoint.read_state(path)["model"]` has the model's weights."""
+"""File in a checkpoint of Ray. `trainables.checkpoint.read_state(path)["model"]` returns the model's weights."""
 
 
 def dp_trainable(
@@ -62,11 +62,12 @@ def dp_trainable(
     precision: str = "float32",
     seed: int = 0,
 ) -> type[DPTrainable]:
-    """Open a search in the ledger, and return a trainable for it, with a flat `config` and any scheduler.
+    """Open a search in the ledger, and return its trainable, which takes a flat `config` and works with any scheduler.
 
-    The configuration of a trial has the parameters of the method, without those that decide its ε (batch size, steps,
-    noise), which are the same for all trials. A trial reports `metric`, `trial_step` and `learning_rate`, `reports`
-    times. A trial that does not fit the rest of the cap takes no step and ends with `BudgetRefusedError`.
+    The configuration of a trial has the parameters of the method. Batch size, steps and noise decide the ε of a trial,
+    so they are the same for all trials, and no configuration has them. A trial makes `reports` reports, each with
+    `metric`, `trial_step` and `learning_rate`. A trial that does not fit the rest of the cap takes no
+    step and ends with `BudgetRefusedError`.
 
     Formal guarantee:
         All models, their configurations, and what is computed from them without the records, together are (ε, δ)-DP
@@ -81,9 +82,9 @@ def dp_trainable(
         batch_size: EXPECTED batch size under Poisson sampling.
         steps: private steps of a trial that is not stopped.
         full_runs: number of whole trials that the cap pays for, at least 1. Stopped trials leave room for more.
-        reports: number of reports of a whole trial, at even distances. A report is one `training_iteration`.
-        search: name of the search in the ledger. The name of a search that exists continues it, with the same
-            arguments; one driver at a time may do so. By default a new name is made.
+        reports: number of reports of a whole trial, at equal distances. A report is one `training_iteration`.
+        search: name of the search in the ledger. The name of an existing search continues this search. Its arguments
+            must be the same, and only one driver at a time may continue it. By default, a new name is made.
         model: name of a model, or `package.module:function`.
         optimizer: optimizer of a trial whose configuration names none.
         momentum: momentum of SGD in a trial whose configuration names none.
@@ -131,7 +132,7 @@ def _check(method: str, request: DatasetRequest, *, steps: int, reports: int, fu
         raise InputError(
             "ray-method",
             f"`method` must be one of {', '.join(STEP_METHODS)} (got {method!r}).{near_name_hint(method, STEP_METHODS)}"
-            " Other methods are charged as a whole; use `tune run`.",
+            " Other methods are not charged by steps; use `tune run` for them.",
         )
     if request.unit != "record":
         raise InputError(
@@ -289,8 +290,8 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         if self._draws > leased:
             raise LedgerError(
                 "steps-not-leased",
-                f"The trial drew noise {self._draws} times, but leased {leased} steps. Nothing that it computed may be "
-                "used. Remove the code that trains without the charge.",
+                f"The trial drew noise {self._draws} times, but only {leased} steps were charged. Nothing that it "
+                "computed may be used. Remove the code that trains without the charge.",
             )
 
     def _end(self, *, forfeits: bool = False) -> None:

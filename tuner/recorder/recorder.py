@@ -336,8 +336,8 @@ class MLflowRecorder:
         if self._budget is None:
             return about
         return (
-            f"{about}\n\n`epsilon_trial` is the ε of this trial's own steps, and `epsilon_search` that of all steps so "
-            "far. Both are odometers and no guarantee."
+            f"{about}\n\n`epsilon_trial` is the ε of this trial's own steps, and `epsilon_search` is that of all steps "
+            "so far. Both are odometer readings, not guarantees."
         )
 
     def _budget_note(self) -> str:

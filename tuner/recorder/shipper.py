@@ -204,7 +204,7 @@ class Shipper:
     def _artifact(self, record: dict[str, Any]) -> None:
         path = self._folder / str(record["path"])  # an absolute path stays unchanged
         if not path.exists():
-            raise _MissingArtifactError("artifact-missing", f"{path} is a recorded artifact but no longer exists.")
+            raise _MissingArtifactError("artifact-missing", f"The recorded artifact {path} no longer exists.")
         self._client.log_artifact(self._run(record), str(path), record.get("under") or None)
 
     def _register(self, record: dict[str, Any]) -> None:

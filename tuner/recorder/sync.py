@@ -44,7 +44,7 @@ def _end_crashed_sweep(spool: Spool, history: History) -> None:
         "kind": "sweep_finished",
         "trial": "",
         "status": "KILLED",
-        "tags": {"state": "crashed", "reason": "its process died; `tune resume` continues the sweep"},
+        "tags": {"state": "crashed", "reason": "the process of the sweep died; `tune resume` continues the sweep"},
     }
     trials = [unfinished_trial(trial, "crashed") for trial in history.open_trials()]
     spool.append(*Clock(last=history.last_tick).stamp(*trials, sweep))

@@ -60,7 +60,7 @@ def serve_ui(uri: str, *, port: int, runs: TrackedRuns | None = None) -> int:
         )
     _require_free(port)
     client = connect(store)  # creates or migrates the database before the server's processes open it together
-    click.echo(f"http://127.0.0.1:{port}/{_PAGE if runs is None else _page_of(client, runs)}   (Ctrl-C ends)")
+    click.echo(f"http://127.0.0.1:{port}/{_PAGE if runs is None else _page_of(client, runs)}   (press Ctrl-C to stop)")
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", store, "--host", "127.0.0.1"]
     return serve([*command, "--port", str(port)])
 
@@ -70,7 +70,7 @@ def _page_of(client: Any, runs: TrackedRuns) -> str:  # noqa: ANN401 - mlflow ha
     if found is None:
         raise InputError(
             "tracking-store-not-found",
-            f"MLflow has no experiment {runs.experiment!r} at {runs.uri}. Send the records with: tune sync "
+            f"MLflow has no experiment {runs.experiment!r} at {runs.uri}. To send its records, use: tune sync "
             f"{runs.sweep}",
         )
     query = {

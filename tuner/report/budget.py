@@ -93,7 +93,7 @@ def set_cap(
         raise InputError(
             "dataset-unknown",
             f"No data set is named {dataset!r}. Did you mean {near}? To set a cap for a new data set of that name, add "
-            "--new. A cap stays in the ledger.",
+            "--new. A cap cannot be removed from the ledger.",
         )
     require_folder(url)
     ledger = Ledger.open(url)
@@ -105,20 +105,20 @@ def set_cap(
         raise InputError(
             "cap-below-committed",
             f"The searches on {owner} have committed ε = {spent.committed_epsilon:g}, δ = {spent.committed_delta:g} "
-            f"already, so a cap of ε = {epsilon:g}, δ = {delta:g} lets no search start. To set it all the same, add "
+            f"already, so a cap of ε = {epsilon:g}, δ = {delta:g} lets no search start. To set this cap anyway, add "
             "--yes.",
         )
     ledger.set_cap(owner, epsilon, delta, order=asked)
     state = ledger.dataset_state(owner)
     notes = []
     if order == "auto":
-        notes.append(f"The order is {asked:g}. No other order admits more Gaussian mechanisms.")
+        notes.append(f"The Rényi order is {asked:g}. Of all orders tried, it admits the most Gaussian mechanisms.")
     if asked is not None:
         notes.append(f"δ is split between two rules: {rule(state.cap)}.")
     if within_cap(state) is False:
-        notes.append("No new search can start.")
+        notes.append("More is committed than this cap allows, so no new search can start.")
     if unknown:
-        notes.append("No shipped data set has this name, and no search has used it yet.")
+        notes.append("No shipped data set has this name, and no search has used the name yet.")
     if owner != dataset:
         notes.append(f"({dataset} is part of {owner} and shares its budget.)")
     return _changed(ledger, state, notes)
@@ -140,7 +140,7 @@ def grant(url: str, dataset: str, user: str, *, epsilon: float, delta: float) ->
     notes = [f"From now on only users with a share of {owner} can start a search on it."] if first else []
     committed = state.committed_by(user)
     if committed[0] > epsilon or committed[1] > delta:
-        notes.append(f"The searches of {user} have committed more than the share, so {user} can start no more.")
+        notes.append(f"The searches of {user} have committed more than the share, so {user} can start no new search.")
     return _changed(ledger, state, notes)
 
 
@@ -215,7 +215,7 @@ def enter_public(url: str, dataset: str, file: str) -> dict[str, Any]:
 
 def _refuse_block(dataset: str, refused: bool, why: str) -> None:  # noqa: FBT001
     if refused:
-        raise InputError("ledger-name-invalid", f"{why}, so {dataset!r} is no name. Write a name without `/`.")
+        raise InputError("ledger-name-invalid", f"{why}, so {dataset!r} is not a valid name. Write a name without `/`.")
 
 
 def _owner(dataset: str) -> str:
@@ -242,8 +242,8 @@ def _ledger_and_owner(url: str, dataset: str) -> tuple[Ledger, str]:
         meant = f" Did you mean {near}?" if near else ""
         raise InputError(
             "dataset-unknown",
-            f"The ledger has no data set {dataset!r}.{meant} It has: {', '.join(names) or 'none'}. To add one, set its "
-            "cap with `tune budget set`.",
+            f"The ledger has no data set {dataset!r}.{meant} Its data sets: {', '.join(names) or 'none'}. To add one, "
+            "set its cap with `tune budget set`.",
         )
     return ledger, owner
 
@@ -277,8 +277,8 @@ def _order(asked: str | None, epsilon: float, delta: float) -> float | None:
     if order_filter(found, epsilon, delta) is None:
         raise InputError(
             "renyi-order-invalid",
-            f"A Rényi filter of order {found:g} admits nothing at ε = {epsilon:g} and half of δ = {delta:g}. Use "
-            "`--order auto`, or leave the order out.",
+            f"A Rényi filter of order {found:g} admits no search at ε = {epsilon:g} and half of δ = {delta:g}. "
+            "Use `--order auto`, or omit `--order`.",
         )
     return found
 
@@ -335,7 +335,10 @@ def _division_fault(ledger: Ledger, state: DatasetState) -> str | None:
         if error.code not in {"ledger-division-damaged", "ledger-not-granted"}:
             raise
         if error.code == "ledger-not-granted":
-            return "this role may not read the stored division, so it was not checked for changes"
+            return (
+                "This database role may not read how records are divided among users, so the division was not checked "
+                "for changes."
+            )
         return str(error)
     return None
 

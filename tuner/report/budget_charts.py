@@ -45,9 +45,7 @@ def guarantees_chart(reports: Reports) -> Chart | None:
     front.append((points[-1][0], front[-1][1]))  # the line ends at the largest ε
     many, beside = Counter(epsilon for epsilon, *_ in points), Counter[float]()
     apart = _APART * ((points[-1][0] - points[0][0]) or 10 * points[0][0])
-    traces = [
-        line([x for x, _ in front], [y for _, y in front], "no other sweep is better at this ε", GREY, shape="hv")
-    ]
+    traces = [line([x for x, _ in front], [y for _, y in front], "best score up to this ε", GREY, shape="hv")]
     for epsilon, score, winner, report in points:
         symbol, colour, _ = look(reports, report, winner, star=False)
         x = epsilon + apart * (beside[epsilon] - (many[epsilon] - 1) / 2)
@@ -82,7 +80,9 @@ def epsilon_chart(reports: Reports) -> Chart | None:
     known = [trial.epsilon for report in reports for trial in report.trials if trial.epsilon is not None]
     if chart is None or len(known) < 2:
         return None
-    chart["note"] = "What a trial would cost if it were the only one. The guarantee is the cap of the whole search."
+    chart["note"] = (
+        "The ε is what a trial would cost if it were the only one. The guarantee is the cap of the whole search."
+    )
     apart = _APART * ((max(known) - min(known)) or max(known))
     sweeps = [report.sweep for report in reports]
     for trace in chart["data"] if len(reports) > 1 else ():
@@ -152,7 +152,7 @@ def charges_chart(report: SweepReport) -> Chart | None:
         return None
     numbers, shares = [charge.trial for charge in charges], [charge.share for charge in charges]
     said = [
-        f"trial {charge.trial}: {plural(charge.steps, 'step')} leased<br>{plural(charge.total, 'step')} so far, "
+        f"trial {charge.trial}: {plural(charge.steps, 'step')} charged<br>{plural(charge.total, 'step')} so far, "
         f"{charge.share:.1%} of the budget"
         for charge in charges
     ]
@@ -162,7 +162,7 @@ def charges_chart(report: SweepReport) -> Chart | None:
             "type": "bar",
             "x": numbers,
             "y": shares,
-            "name": "leased by this trial and all earlier ones",
+            "name": "charged to this trial and all earlier ones",
             "hovertext": said,
             "hoverinfo": "text",
             "marker": {"color": PURPLE},
@@ -172,13 +172,13 @@ def charges_chart(report: SweepReport) -> Chart | None:
     ]
     if budget.reserved > 0:
         top = shares[-1] + budget.reserved
-        traces.append(line(ends, [top, top], "leased and reserved", ORANGE, dash="dot"))
+        traces.append(line(ends, [top, top], "charged and reserved", ORANGE, dash="dot"))
     chart = make_chart("budget over the trials", traces, x="trial", y="share of the budget")
     chart["layout"]["yaxis"] |= {"tickformat": ".0%", "range": [0, 1.06]}
     chart["layout"]["xaxis"] |= {"tickformat": "d", **({"dtick": 1} if len(numbers) <= 25 else {})}
     chart["note"] = (
-        "The ledger stores days and no times, because durations could reveal something about records. So the order of "
-        "the trials takes the place of time."
+        "The ledger stores days, not times, because durations could reveal something about records. So the axis shows "
+        "the order of the trials instead of the time."
     )
     return chart
 
@@ -214,6 +214,6 @@ def price_chart(rows: Sequence[CandidateRow]) -> Chart | None:
             )
     chart = make_chart("expected price of search", traces, x="points of accuracy", y="")
     chart["layout"]["yaxis"] |= {"type": "category", "categoryarray": [escape(row.title) for row in known]}
-    chart["note"] = "A line is one standard error to each side."
+    chart["note"] = "The thin line at the end of a bar is one standard error to each side."
     chart["layout"]["height"] = 150 + 42 * len(known)
     return chart

@@ -25,7 +25,7 @@ Amounts = Mapping[str, float]
 _LARGE = 4.6  # above this ε, an observer can become more than 99 % sure
 _ROWS = 60  # events at most in the chart
 _LETTERS = 30  # of a name in it
-_HIDDEN = "not shown, because its growth could reveal when a sealed search ended"
+_HIDDEN = "not shown, because a growing number could reveal when a sealed search ended"
 
 
 def budget_page(values: Values, points: Sequence[Point]) -> str:
@@ -192,11 +192,11 @@ def _amount_cells(amounts: Amounts | None) -> list[str]:
 
 def _search_cells(search: Values) -> list[str]:
     hidden = search["trials"] is None
-    how = "sealed selection, so nothing else is shown" if hidden else f"{search['mode']}: {search['cap_text']}"
+    how = "sealed search: nothing else is shown" if hidden else f"{search['mode']}: {search['cap_text']}"
     if search["validation"] is not None:
         how += f"; validation {amounts_text(search['validation'])}"
     if not search["counts"]:
-        how += "; took no step, so it counts as 0"
+        how += "; charged nothing, so it counts as 0"
     return [
         search["search"],
         search["user"] or "not recorded",
@@ -220,7 +220,7 @@ def _ledger_facts(values: Values) -> list[tuple[str, str]]:
     odometer, entries = values["odometer"], values["entries"]
     spent = f"ε = {odometer['epsilon_spent']:.4g} at δ = {amount(odometer['delta'])}"
     return [
-        ("chain of the ledger", f"checked from the first entry and found unbroken, on {values['made']} UTC"),
+        ("chain of entries", f"checked from the first entry and found unbroken, on {values['made']} UTC"),
         ("entries", _HIDDEN if entries is None else str(entries)),
         ("head (SHA-256)", values["head"]),
         ("id of the ledger", values["ledger_id"]),

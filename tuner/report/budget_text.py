@@ -8,7 +8,7 @@ from typing import Any
 from tuner.privacy.ledger.amounts import amounts
 from tuner.report.wording import plural
 
-_FIRST = "The claim of a search is of that ONE search. Only a data set's cap bounds all of its searches together."
+_FIRST = "The claim of a search covers that ONE search. Only the cap of a data set bounds all its searches together."
 
 __all__ = ["amounts_text", "budget_text", "changed_text", "share_in_force"]
 
@@ -24,8 +24,8 @@ def budget_text(values: dict[str, Any]) -> str:
         lines.append("no data set has been used")
     lines += [
         "",
-        "Without protected validation, no guarantee covers the scores on validation records. In this case, always use",
-        "the same split.",
+        "Without protected validation, no guarantee covers the scores on validation records. In this case, use the",
+        "same split in every search, so that no training record of one search is a validation record of another.",
     ]
     return "\n".join(lines)
 
@@ -49,11 +49,11 @@ def _dataset_lines(dataset: dict[str, Any]) -> list[str]:
         left = amounts_text(dataset["left"])
         if dataset["over"]:
             lines.append(
-                f"  more is committed than the cap allows, so no search can start. The guarantee is not the cap but "
+                f"  more is committed than the cap allows, so no search can start. The guarantee is not the cap, but "
                 f"{amounts_text(dataset['guarantee'])}"
             )
         lines.append(f"  rule: {dataset['rule']}")
-        lines.append(f"  left by the sum of claims: {left}" if dataset["order"] else f"  left: {left}")
+        lines.append(f"  left, by the sum of claims: {left}" if dataset["order"] else f"  left: {left}")
         if dataset["order"] is not None:
             used = dataset["order_used"]
             lines.append(
@@ -97,7 +97,7 @@ def _search_text(search: dict[str, Any]) -> str:
     if search["trials"] is None:
         return f"{text}  opened {search['opened']}; nothing else is shown"
     steps = f"{search['steps_spent']} of {search['step_cap']}" if search["step_cap"] else str(search["steps_spent"])
-    note = "" if search["counts"] else "  (took no step, so it counts as 0)"
+    note = "" if search["counts"] else "  (charged nothing, so it counts as 0)"
     return f"{text}  {plural(search['trials'], 'trial')}, {steps} steps; {search['cap_text']}{note}"
 
 

@@ -69,7 +69,8 @@ _LABELLED = 15  # stopped trials; with more, the steps next to their marks canno
 _RANKED = 40  # trials
 _EACH_TRIAL = 25  # trials up to which each has a tick
 _SEVERAL = (
-    "A star is a sweep's winner, a hollow mark a trial that did not run to its end. Vertical lines are standard errors."
+    "A star is the winner of a sweep. A hollow mark is a trial that did not run to its end. Vertical lines are "
+    "standard errors."
 )
 
 
@@ -134,7 +135,7 @@ def learning_curves(reports: Reports) -> Chart | None:
     chart = make_chart("learning curves", traces, x="step", y=metric_of(reports))
     chart["layout"]["xaxis"]["rangemode"] = "tozero"
     chart["note"] = (
-        "Every report of every trial, also of those that stopped at their first one, which are a single mark."
+        "Each line shows all reports of one trial. A trial that stopped at its first report is a single mark."
     )
     return chart
 
@@ -171,8 +172,8 @@ def ranking_chart(report: SweepReport) -> Chart | None:
     chart = make_chart("complete trials and their standard errors", traces, x="trial, the best first", y=report.metric)
     chart["layout"]["xaxis"] |= {"type": "category", "categoryarray": [str(trial.number) for trial in shown]}
     chart["note"] = (
-        "A vertical line is one standard error up and down: of the sample of validation records, and of the noise of a "
-        "protected score."
+        "A vertical line is one standard error up and down. The error comes from the limited number of validation "
+        "records and, if scores are protected, from their noise."
     )
     return chart
 

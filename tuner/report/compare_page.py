@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 
 __all__ = ["compare_page"]
 
-_HEADS = ("sweep", "state", "data", "guaranteed ε", "δ", "trials", "best score", "of the trial")
+_HEADS = (
+    "sweep",
+    "state",
+    "method and data",
+    "guaranteed ε",
+    "δ",
+    "trials",
+    "best score",
+    "parameters of the best trial",
+)
 _PAIRED = 4  # parameters of which every pair has a chart
 _NOTHING = "None"  # as MLflow's parameters say that a setting has no value
 _OF_THE_FILE = ("ledger", "storage", "tracking")  # where things are kept says nothing about the search

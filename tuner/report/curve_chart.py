@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OFF_AXIS", "axis_ticks", "curve_chart", "curve_plot", "curve_svg"]
 
-OFF_AXIS = "score off the axis: see the table"
+OFF_AXIS = "score outside the axis: see the table"
 _NEVER = "never started"
 _HOLLOW = {"markerfacecolor": "white", "markeredgewidth": 1.5}
 _MARKS: dict[str, dict[str, Any]] = {
@@ -153,9 +153,11 @@ def curve_plot(picture: CurvePicture, metric: str) -> Chart | None:
         }
         for left, right in _excluded(picture)
     ]
-    chart["note"] = "A mark is larger the more steps the trial took. A triangle at the edge is a score beyond the axis."
+    chart["note"] = (
+        "The more steps a trial took, the larger its mark. A triangle at the edge is a score outside the axis."
+    )
     if chart["layout"]["shapes"]:
-        chart["note"] += f" Shaded is what is excluded: the best value is {picture.where}."
+        chart["note"] += f" The shaded values are excluded: the best value is {picture.where}."
     return chart
 
 

@@ -81,7 +81,9 @@ def _facts(values: dict[str, Any]) -> Iterator[str]:
         yield f"  blocks         records by block {', '.join(listed[:_MOST])}{more}"
     if "users" in values:
         users, each = values["users"], values["users"]["records_per_user"]
-        tested = "no user_test" if users["test"] is None else f"{users['test']} in test, {users['in_both']} in both"
+        tested = (
+            "no array user_test" if users["test"] is None else f"{users['test']} in test, {users['in_both']} in both"
+        )
         many = (
             ""
             if each is None
@@ -104,4 +106,4 @@ def _findings(values: dict[str, Any]) -> Iterator[str]:
 def _answer(values: dict[str, Any]) -> str:
     if values["usable"]:
         return "usable: `tune run` can train on this file"
-    return "refused: `tune run` would stop with an error; correct the lines marked ✗"
+    return "refused: `tune run` would stop with an error. Correct the problems marked ✗"

@@ -53,8 +53,8 @@ __all__ = [
 ]
 
 PUBLIC_CLAIM = (
-    "Searched on records that the experiment file declares public: nothing is charged, and nothing is guaranteed for "
-    "them. The run or the search on the private records that follows is charged."
+    "This search uses records that the experiment file declares public. It charges nothing and guarantees nothing for "
+    "them. The run or search that follows on private records is charged."
 )
 """Sentence about a search on public records, which has no guarantee."""
 
@@ -125,7 +125,8 @@ def public_records(plan: Plan) -> PublicData:
     """Return the public records of a public search."""
     if plan.public is None:
         raise TunerError(
-            "plan-incomplete", "The plan of this public search does not name its public records. Restore plan.json."
+            "plan-incomplete",
+            "The plan of this public search does not name its public records. Restore plan.json from a copy.",
         )
     return plan.public
 
@@ -300,7 +301,8 @@ def sweep_report(
     if isinstance(plan.training_filter, VotedLabels):
         each = plan.training_filter.noise
         drawn, cap = (
-            f"{each.threshold_noise:g} votes on each test, {each.answer_noise:g} on each count of an answer",
+            f"standard deviation {each.threshold_noise:g} votes on each test, {each.answer_noise:g} on each count of "
+            "an answer",
             "",
         )
     facts += [
@@ -315,7 +317,7 @@ def sweep_report(
         facts.append(("data set" if len(datasets) == 1 else "block", f"{dataset.dataset}: {dataset_line(dataset)}"))
     misfits, excluded = _not_started(study)
     if excluded:
-        facts.append(("excluded", f"{plural(excluded, 'candidate')} before the first step, at no cost"))
+        facts.append(("excluded", f"{plural(excluded, 'candidate')} before their first step, at no cost"))
     facts.append(("folder", str(sweep.root)))
     return SweepReport(
         name=experiment.name,
@@ -364,7 +366,7 @@ def _has_winner(rows: Sequence[TrialRow], *, commits: bool) -> bool:
 def _commit_fact(commit: CommitPlan, rows: Sequence[TrialRow]) -> str:
     """Return the noise and the state of the committed run."""
     run = next((row for row in rows if row.committed), None)
-    state = "not started: it follows the search" if run is None else f"trial {run.number}, {run.state}"
+    state = "not started yet: it follows the search" if run is None else f"trial {run.number}, {run.state}"
     return f"{state}; {plural(commit.steps, 'step')}, noise multiplier {commit.noise_multiplier:g}"
 
 

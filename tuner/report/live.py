@@ -123,7 +123,9 @@ class LiveView:
             if self._headline:
                 self._say(self._headline)
             ended = self._ended()
-            planned = f"{plural(self._planned, 'trial')} planned" + (f", {ended} ended before" if self._rows else "")
+            planned = f"{plural(self._planned, 'trial')} planned" + (
+                f", {ended} of them ended before the resume" if self._rows else ""
+            )
             self._say(f"{self._name}: {planned}. {self._sentence() or f'{NOT_PRIVATE}.'}")
             if self._waiting and not self._quiet:
                 self._say(self._waiting)
@@ -246,7 +248,7 @@ class LiveView:
             self._budget_trouble = ""
         except Exception as error:  # noqa: BLE001 - the trials will hit the same error when they are charged, and raise it
             self._budget_trouble = (
-                f"the ledger cannot be read now ({type(error).__name__}): this budget is from an earlier reading"
+                f"the ledger cannot be read now ({type(error).__name__}): the budget shown is from an earlier reading"
             )
         self._budget_due = self._clock() + _BUDGET_SECONDS
 

@@ -103,10 +103,10 @@ def pair_chart(reports: Reports, first: str, second: str) -> Chart | None:
     chart["layout"]["xaxis"] |= axes[0]
     chart["layout"]["yaxis"] |= axes[1]
     chart["note"] = (
-        "Only complete trials of the search have a colour: scores of stopped trials are of earlier steps"
+        "Only complete trials of the search have a colour, because the scores of stopped trials are from earlier steps"
         + ", and the committed run has other noise" * any(trial.committed for _, trial, _, _ in placed)
         + ". "
-        + "The surface is interpolated between them, so noise of single scores shows in it."
+        + "The surface is interpolated between complete trials, so it shows the noise of single scores."
         * any("z" in trace for trace in traces)
     )
     return chart
@@ -191,7 +191,7 @@ def parallel_chart(reports: Reports, names: Sequence[str]) -> Chart | None:
     }
     chart["layout"]["margin"]["r"] = 60
     chart["layout"]["yaxis"] |= {"tickvals": [0, 1], "ticktext": ["low", "high"]}
-    chart["note"] = "Below each axis are the lowest and the highest value that was tried."
+    chart["note"] = "Below each axis are its lowest and its highest tried value."
     return chart
 
 
@@ -215,7 +215,9 @@ def importance_chart(report: SweepReport) -> Chart | None:
     chart = make_chart("importance of the parameters", [trace], x="share of the variance", y="")
     chart["layout"]["xaxis"] |= {"range": [0, min(1.0, max(shares) * 1.15)], "tickformat": ".0%"}
     chart["layout"]["yaxis"] |= {"type": "category"}
-    chart["note"] = "By fANOVA (Hutter et al. 2014), from complete trials. With few trials, the order is uncertain."
+    chart["note"] = (
+        "Computed by fANOVA (Hutter et al. 2014) from complete trials. With few trials, the order is uncertain."
+    )
     return chart
 
 

@@ -45,7 +45,7 @@ _LARGE_ERROR = 0.02
 """The plan warns if the standard error of a score is above this value, because trials often differ by less."""
 
 _WHEN_SURE = {
-    "stop": "stop: the search ends when a complete trial is almost certainly near the best, which saves budget",
+    "stop": "stop: to save budget, the search ends when a complete trial is almost certainly near the best",
     "replicate": "replicate: the two best configurations are run again to find the better one",
 }
 
@@ -119,22 +119,27 @@ def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
     search, space = experiment.search, experiment.space
     facts = list(_prior(experiment))
     if not search.is_unimodal:
-        unused = f"{', '.join(space.unimodal)}: this has no effect, because neither sampler nor pruner is unimodal"
-        return (*facts, ("one top along", unused)) if space.unimodal else tuple(facts)
-    facts.append(("one top along", ", ".join(space.unimodal)))
+        unused = f"{', '.join(space.unimodal)}: no effect, because neither the sampler nor the pruner is unimodal"
+        return (*facts, ("unimodal in", unused)) if space.unimodal else tuple(facts)
+    facts.append(("unimodal in", ", ".join(space.unimodal)))
     for name in space.unimodal:
         scales = [each for each in space.scales(name) if not isinstance(dict(space.parameters)[each], Categorical)]
         if scales:
             product = " × ".join((name, *(each for each in scales if each not in DIVIDES)))
             product += "".join(f" / {each}" for each in scales if each in DIVIDES)
-            comparable = f"{name} values are comparable only if the other factors are equal"
-            facts.append(("modelled", f"{product}, an absolute standard deviation: {comparable}"))
+            comparable = f"values of {name} alone are comparable only if the other factors are equal"
+            facts.append(("curve over", f"{product} (an absolute standard deviation), because {comparable}"))
     if canonical_sampler(search.sampler.name) == "unimodal":
         from tuner.study.unimodal.inference.beliefs import Rules
 
         at_once = search.sampler.options.get("at_once", Rules.at_once)
         if experiment.resources.concurrent_trials > at_once:
-            facts.append(("at a time", f"{plural(at_once, 'trial')} (at_once), fewer than resources.concurrent_trials"))
+            facts.append(
+                (
+                    "at a time",
+                    f"{plural(at_once, 'trial')}, because at_once of the sampler is below resources.concurrent_trials",
+                )
+            )
     if search.when_sure != "go_on":
         facts.append(("when sure", _WHEN_SURE[search.when_sure]))
     return tuple(facts)
@@ -149,15 +154,22 @@ def release_facts(experiment: Experiment, plan: Plan) -> tuple[tuple[str, str], 
     facts = []
     noise, probes = plan.nominal.noise_multiplier, probe_error(experiment, plan)
     if probes is not None:
-        each = f"gradients with noise multiplier {probes.gradient:.4g}, loss probes with {probes.probe:.4g}"
-        facts.append(("a step of gen", f"two releases: {each}; they cost what one with {noise:.4g} costs"))
+        each = f"gradients with noise multiplier {probes.gradient:.4g}, and loss probes with {probes.probe:.4g}"
+        facts.append(("a step of gen", f"two releases: {each}; together they cost as much as one with {noise:.4g}"))
         if probes.is_large:
-            told = f"a probe has a standard error of {probes.value:.2g} of its bound, so many steps are averaged"
-            facts.append(("noisy probes", f"{told}. Larger batches help, or a larger schedule.gen.probe_share"))
+            told = (
+                f"a loss probe has a standard error of {probes.value:.2g} times its bound, so many steps are averaged"
+            )
+            facts.append(("noisy probes", f"{told}. A larger batch or a larger schedule.gen.probe_share helps"))
     else:
-        facts.append(("a step of gen", "two releases, gradients and loss probes; they cost what one costs"))
+        facts.append(("a step of gen", "two releases, gradients and loss probes. Together they cost as much as one"))
     if not (isinstance(space["clipping"], Fixed) and space["clipping"].value == "automatic"):
-        facts.append(("clipping", "`clipping: automatic` goes well with gen, because then C needs no search"))
+        facts.append(
+            (
+                "clipping",
+                "`clipping: automatic` is recommended with gen, because then the clipping norm needs no search",
+            )
+        )
     return tuple(facts)
 
 
@@ -165,7 +177,7 @@ def minimum_facts(experiment: Experiment, plan: Plan, *, classes: int) -> tuple[
     """Return what a perturbed minimum is, and up to which λ objective perturbation raises a smaller one."""
     if plan.method not in MINIMA:
         return ()
-    facts = [("a run", "one Gaussian mechanism on all records: a perturbed minimum of a convex loss")]
+    facts = [("a run", "one Gaussian mechanism on all records, which gives a perturbed minimum of a convex loss")]
     clip = dict(experiment.space.parameters)["feature_clip"]
     if plan.method == "objective_perturbation" and plan.nominal.noise_multiplier:
         from trainables.convex.noise import TOLERANCE, objective_noise
@@ -183,7 +195,10 @@ def minimum_facts(experiment: Experiment, plan: Plan, *, classes: int) -> tuple[
         ]
         ends = " to ".join(f"{value:.2g}" for value in sorted({min(raised), max(raised)}))
         facts.append(
-            ("least λ", f"{ends}, by the clip: a smaller weight_decay is raised to it, because the proof needs it")
+            (
+                "least weight_decay",
+                f"{ends}, depending on feature_clip. A smaller value is raised to this one, because the proof needs it",
+            )
         )
     return tuple(facts)
 
@@ -201,9 +216,9 @@ def _prior(experiment: Experiment) -> Iterator[tuple[str, str]]:
     if not rate_is_measured(experiment, optimizer):
         yield (
             "recommended",
-            f"nothing was measured for this kind of model. Simpler ones take {others}, and a learning_rate of "
-            f"{rate.value:.2g}. Search the rate in a wide range, or name one: the best may be far lower "
-            "(docs/prior.md)",
+            f"nothing was measured for this kind of model. For simpler models, {others} and a learning_rate of "
+            f"{rate.value:.2g} are good. The best learning_rate here may be far lower: search it in a wide range, or "
+            "set a value (docs/prior.md)",
         )
         return
     # The rate of sgd goes with the clipping norm: it is that for the norm in the space.
@@ -211,8 +226,8 @@ def _prior(experiment: Experiment) -> Iterator[tuple[str, str]]:
     own = " With the max_grad_norm of this file," if is_sgd else " And"
     yield (
         "recommended",
-        f"{others} are good values for this budget.{own} a good learning_rate is {rate.value:.2g}, within "
-        f"{low:.2g} to {high:.2g}. All were measured on public data sets, so they cost no ε (docs/prior.md)",
+        f"{others} are good values for this budget.{own} a good learning_rate is {rate.value:.2g} (range "
+        f"{low:.2g} to {high:.2g}). All were measured on public data sets, so they cost no ε (docs/prior.md)",
     )
 
 
@@ -223,13 +238,13 @@ def plan_warnings(plan: Plan) -> tuple[str, ...]:
     if scores is not None and scores.standard_error > _LARGE_ERROR:
         found.append(
             f"the noise on a protected score has a standard error of {100 * scores.standard_error:.2g} points: "
-            "trials that differ by less cannot be told apart. Set more records aside, report at fewer rungs, plan "
-            "fewer trials, or raise dataset.validation.epsilon"
+            "trials that differ by less cannot be told apart. Set more records aside for validation, report at fewer "
+            "rungs, plan fewer trials, or raise dataset.validation.epsilon"
         )
     if plan.private and plan.trials_that_fit == 0:
         found.append(
             "no trial of the most expensive configuration fits the budget, so the sampler may suggest "
-            "configurations that cannot run: narrow the search space"
+            "configurations that cannot run. Narrow the search space"
         )
     return tuple(found)
 
@@ -252,7 +267,7 @@ def _share(dataset: DatasetState, user: str, block: str) -> Iterator[tuple[str, 
 
 def _trains(plan: Plan) -> str:
     units = "users" if plan.unit == "user" else plan.mode.inputs
-    return f"{plan.method}, {plan.model} on {plan.dataset} ({plan.train_size} {units}, public)"
+    return f"{plan.method}, {plan.model} on {plan.dataset} ({plan.train_size} {units}; this number is public)"
 
 
 def _batches(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -279,7 +294,7 @@ def _among(domain: Domain) -> str:
 
 
 def _searched(plan: Plan) -> tuple[str, str]:
-    names = [*plan.free, *(f"{name} (priced)" for name in plan.priced)]
+    names = [*plan.free, *(f"{name} (changes the ε of a trial)" for name in plan.priced)]
     return "searched", ", ".join(names) or "nothing: one configuration"
 
 
@@ -306,7 +321,7 @@ def _scores(plan: Plan) -> Iterator[tuple[str, str]]:
         told = f"only {scores.releases} of the {planned} planned scores"
     elif left:
         told += f" and {left} in reserve for {'a restored trial' if left == 1 else 'restored trials'}"
-    yield "their budget", f"{told} within ε = {scores.epsilon:g}, δ = {scores.delta:g}, for the validation records"
+    yield "score budget", f"{told} within ε = {scores.epsilon:g}, δ = {scores.delta:g}, for the validation records"
 
 
 def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -324,7 +339,7 @@ def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
             said = f"{plan.commit.search_steps} steps for all trials, {plan.commit.steps} for the committed run"
         yield "quotas", said
     if isinstance(plan.training_filter, FixedOrder):
-        yield "order", f"{plan.training_filter.order:g}"
+        yield "Rényi order", f"{plan.training_filter.order:g}"
     for row in plan.alternatives:
         noise = "searched" if row.noise_multiplier is None else f"{row.noise_multiplier:g}"
         mark = "taken" if row.cap == plan.cap else "not taken"
@@ -334,8 +349,8 @@ def _cap(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _comparison(plan: Plan, comparison: Comparison) -> PlanTable:
     return PlanTable(
-        title=f"what ε = {plan.epsilon:g} buys: expected price, in points of accuracy below the best settings "
-        "(docs/modes.md)",
+        title=f"ways to spend ε = {plan.epsilon:g}, with the expected price in points of accuracy below the best "
+        "settings (docs/modes.md)",
         header=CANDIDATE_HEADS,
         rows=tuple(candidate_cells(row, "taken" if comparison.is_choice else "this file") for row in comparison.rows),
     )

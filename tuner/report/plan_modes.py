@@ -40,7 +40,7 @@ def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
     least, most = plan.trials_that_fit, plan.trials_at_most
     fit = f"{least}" if most is None else f"{least} to {most}, depending on their parameters,"
     if plan.rung_wise is None:
-        yield "trials", f"{plan.trials} at most; {fit} fit if none is pruned"
+        yield "trials", f"{plan.trials} at most; {fit} fit the budget if none is pruned"
     else:
         yield from _rung_wise(plan, plan.rung_wise)
     shortest = min((choice.shortest for choice in plan.choices.menu), default=plan.steps_per_trial)
@@ -57,22 +57,29 @@ def _trials(plan: Plan) -> Iterator[tuple[str, str]]:
 def _commit(plan: Plan, commit: CommitPlan) -> Iterator[tuple[str, str]]:
     """Yield the rows of the committed run, which follows the trials."""
     start = "from the beginning" if commit.start == "scratch" else "from the weights of the best trial"
-    yield "committed run", f"one run of {plural(commit.steps, 'step')} {start} follows, and only its model is released"
+    yield (
+        "committed run",
+        f"one run of {plural(commit.steps, 'step')} {start} follows the trials, and only its model is released",
+    )
     more = commit.noise_multiplier / commit.noise_alone - 1
-    alone = f"one run without a search would have {commit.noise_alone:g}"
-    yield "its noise", f"noise multiplier {commit.noise_multiplier:g} (calibrated), {more:.1%} more: {alone}"
-    share = f"{commit.share:.3g} of the squared privacy loss is for the trials"
+    alone = f"the {commit.noise_alone:g} of one run without a search"
+    yield "its noise", f"noise multiplier {commit.noise_multiplier:g} (calibrated), {more:.1%} more than {alone}"
+    share = f"{commit.share:.3g} of the budget (as squared privacy loss) is for the trials"
     yield "share", f"{share}, {1 - commit.share:.3g} for the committed run"
 
 
 def _rung_wise(plan: Plan, found: Bought) -> Iterator[tuple[str, str]]:
     runs, advised = f"{found.full_runs:g}", f"{found.recommended:g}"
-    yield "trials", f"{plan.trials} at most, with the steps of {runs} whole runs, reserved rung by rung (full_runs)"
+    yield (
+        "trials",
+        f"{plan.trials} at most. They share the steps of {runs} whole runs (full_runs), reserved rung by rung",
+    )
     there = [f"{trials} at step {step}" for step, trials in zip(found.levels, found.reached, strict=True)]
-    yield "reached by", f"{', '.join(there)}, if none fails and all are equally long"
+    yield "trials by step", f"{', '.join(there)}, if none fails and all are equally long"
     yield (
         "winner",
-        f"in simulated searches {100 * found.loss:.1f} % below the best configuration; recommended: {advised}",
+        f"in simulated searches {100 * found.loss:.1f} % below the best configuration; recommended full_runs: "
+        f"{advised}",
     )
 
 
@@ -80,7 +87,7 @@ def _cost(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.commit is not None:
         yield "ε of the committed run", f"{epsilon(plan.commit.mechanism, plan.commit.steps, plan.delta):.6g}"
     yield f"ε of {'the costliest trial' if plan.priced else 'one trial'}", f"{plan.epsilon_trial:.6g}"
-    both = ", with the committed run" if plan.commit is not None else ""
+    both = ", including the committed run" if plan.commit is not None else ""
     yield "ε of all planned", f"{plan.epsilon_planned:.6g}{both}"
     yield _at_cap(plan)
 
@@ -89,7 +96,7 @@ def _sealed_trials(plan: Plan) -> Iterator[tuple[str, str]]:
     sealed, facts = _sealed(plan)
     law, several = sealed.law, facts.quantiles
     shape = f", shape {law.shape:g}" if law.name == "negative_binomial" else ""
-    yield "runs", f"a random number, never shown: {law.name}{shape}, mean {law.mean:g}"
+    yield "runs", f"a random number that is never shown: {law.name}{shape}, mean {law.mean:g}"
     at_most = [f"{several[name]} runs in {name} %" for name in ("50", "90", "99")]
     yield "compute", f"at most {', '.join(at_most)} of searches; never more than {sealed.at_most} runs"
     steps = [f"{several[name] * plan.steps_per_trial}" for name in ("50", "90", "99")]
@@ -124,13 +131,19 @@ def _public_cost(plan: Plan) -> Iterator[tuple[str, str]]:
 def _release_trials(plan: Plan) -> Iterator[tuple[str, str]]:
     found = _release(plan)
     each = found.randomiser
-    yield "release", f"one noisy copy of the records, {plural(found.rows, 'row')} (public), in a secret order"
+    yield (
+        "release",
+        f"one noisy copy of the records, {plural(found.rows, 'row')} (their number is public), in a secret order",
+    )
     yield "features", f"clipped to the norm {each.clip:g}; noise of standard deviation {each.noise:g} on each"
     if plan.private:
-        yield "labels", f"{each.kept:.1%} are reported as they are, {each.classes} classes (ε = {each.label_epsilon:g})"
+        yield (
+            "labels",
+            f"each is kept with probability {each.kept:.1%}; {each.classes} classes (ε = {each.label_epsilon:g})",
+        )
     else:
-        yield "labels", "in the clear"
-    yield "trials", f"{plan.trials} on the release, which charge nothing, as later searches on it"
+        yield "labels", "released without noise"
+    yield "trials", f"{plan.trials} on the release. They charge nothing, and neither do later searches on this release"
     yield "steps", f"{plan.steps_per_trial} a trial of {plan.batch_size} rows, {_reports(plan)}"
 
 
@@ -139,8 +152,8 @@ def _release_cost(plan: Plan) -> Iterator[tuple[str, str]]:
     local = found.randomiser.epsilon(plan.delta)
     yield "ε of the release", f"{plan.epsilon_at_cap:.6g}, within the cap of {plan.epsilon:g}"
     if found.clone_epsilon is not None:
-        yield "ε of a row", f"{local:.6g} by itself; the secret order of the rows hides it among the others"
-    yield "ε of the trials", "0, and 0 of every later search on the same release"
+        yield "ε of a row", f"{local:.6g} by itself; the secret order hides the row among the others"
+    yield "ε of the trials", "0, also in every later search on the same release"
 
 
 def _release(plan: Plan) -> OneRelease:
@@ -156,16 +169,23 @@ def _votes_trials(plan: Plan) -> Iterator[tuple[str, str]]:
         "labels",
         f"by the votes of teachers on {plural(each.queries, 'public input')}; at most {each.answers} answers",
     )
-    yield "tests", f"largest count plus noise of {each.threshold_noise:g} votes, at least {found.threshold:g}"
-    yield "answers", f"the largest of the counts plus noise of {each.answer_noise:g} votes"
-    yield "trials", f"{plan.trials} students on the labels, which charge nothing, as later searches on them"
+    yield (
+        "tests",
+        f"an input is answered if its largest count plus noise of {each.threshold_noise:g} votes is at least "
+        f"{found.threshold:g}",
+    )
+    yield "answers", f"the class whose count is the largest after noise of {each.answer_noise:g} votes on each count"
+    yield (
+        "trials",
+        f"{plan.trials} students on the labels. They charge nothing, and neither do later searches on these labels",
+    )
     yield "steps", f"{plan.steps_per_trial} a trial of {plan.batch_size} labels, {_reports(plan)}"
 
 
 def _votes_cost(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "ε of the labels", f"{plan.epsilon_at_cap:.6g}, within the cap of {plan.epsilon:g}, whatever the votes are"
-    yield "given the votes", "a smaller ε may hold, but it would depend on the votes: it is not private, and not shown"
-    yield "ε of the trials", "0, and 0 of every later search on the same labels"
+    yield "given the votes", "a smaller ε may hold, but it depends on the votes, which are private, so it is not shown"
+    yield "ε of the trials", "0, also in every later search on the same labels"
 
 
 def _votes(plan: Plan) -> VotedLabels:
@@ -181,7 +201,7 @@ def _reports(plan: Plan) -> str:
 
 
 def _at_cap(plan: Plan) -> tuple[str, str]:
-    return "ε of the cap", f"{plan.epsilon_at_cap:.6g}, within the search's cap of {plan.epsilon:g}"
+    return "ε of the whole cap", f"{plan.epsilon_at_cap:.6g}, within the search's cap of {plan.epsilon:g}"
 
 
 def _sealed(plan: Plan) -> tuple[Sealed, SealedFacts]:
@@ -189,7 +209,7 @@ def _sealed(plan: Plan) -> tuple[Sealed, SealedFacts]:
         return plan.training_filter, plan.selection
     raise TunerError(
         "plan-incomplete",
-        "The plan of this sealed search has no distribution of the number of runs. Restore plan.json.",
+        "The plan of this sealed search has no distribution of the number of runs. Restore plan.json from a copy.",
     )
 
 

@@ -84,7 +84,7 @@ class Spending:
         if self.twice:
             more = "" if self.twice_epsilon is None else f" (ε {format_value(self.twice_epsilon)} by the odometer)"
             said.append(
-                f"{plural(self.twice, 'step')} of it {'was' if self.twice == 1 else 'were'} paid twice{more}: a worker "
+                f"{plural(self.twice, 'step')} {'was' if self.twice == 1 else 'were'} paid twice{more}: a worker "
                 "or the driver was lost, and its trial repeated the steps since its last checkpoint."
             )
         if self.stopped:

@@ -180,9 +180,9 @@ def _curve(picture: CurvePicture, report: SweepReport, places: Places) -> dict[s
 
 
 def _spending(spending: Spending, metric: str) -> dict[str, Any]:
-    heads = ["after trial", f"best {metric}", "steps", "steps, run whole"]
+    heads = ["after trial", f"best {metric}", "steps", "steps, if all had run to their end"]
     rows: list[tuple[object, ...]] = [(row.trial, row.best, row.steps, row.whole_steps) for row in spending.rows]
     if spending.with_epsilon:
-        heads += ["ε", "ε, run whole"]
+        heads += ["ε", "ε, if all had run to their end"]
         rows = [(*cells, row.epsilon, row.whole_epsilon) for cells, row in zip(rows, spending.rows, strict=True)]
     return {"heads": heads, "rows": [list(map(format_value, row)) for row in rows]}

@@ -81,7 +81,11 @@ class Candidates:
         if self._when_sure != "stop" or not self._sampler.is_over(self._study):
             return ""
         best = self._sampler.best(self._study)
-        return "" if best is None else f"trial {best[0]} is within the tolerance with probability {best[1]:.2f}"
+        return (
+            ""
+            if best is None
+            else f"trial {best[0]} is within the tolerance of the best with probability {best[1]:.2f}"
+        )
 
     def found_without(self, number: int, nominal: int, score: float, *, mode: str) -> str:
         """Return the reason to stop a running trial when the search ends early, or "" if the trial continues.

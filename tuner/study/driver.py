@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 __all__ = ["NO_RESERVATION", "NO_ROOM", "RAISED", "StudyDriver"]
 
 _OVER = (StopReason.DONE, StopReason.BUDGET, StopReason.GRID, StopReason.FOUND)
-"""Reasons for which a search is over, so that its committed run can start."""
+"""Reasons that end a search, after which its committed run can start."""
 RAISED = "its training raised an error, whose cause is in the operator's log"
 
 

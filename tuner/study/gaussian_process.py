@@ -17,13 +17,13 @@ __all__ = ["Array", "Solved", "integrate", "matern", "solve", "spread_out", "squ
 Array: TypeAlias = NDArray[np.float64]
 
 _JITTER = 1e-8
-"""Relative addition to a covariance's diagonal, without which rounding can make it indefinite."""
+"""Relative addition to the diagonal of a covariance. Without it, rounding can make the covariance indefinite."""
 
 _MOVES = 10
-"""Metropolis steps after each rise of the likelihood's power."""
+"""Number of Metropolis steps after each increase of the exponent of the likelihood."""
 
 _ACCEPTED = 0.25
-"""Share of accepted steps that their length is adapted to."""
+"""Target share of accepted steps. The length of the steps is adapted to reach this share."""
 
 
 def matern(distance: Array) -> Array:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["combined_scores", "expected_score", "tied"]
 
 _LEAST = 3
-"""Least number of trials from which a spread is estimated."""
+"""Minimum number of trials for an estimate of the spread."""
 
 _FAR = 8.0  # scores further away, in units of the noise, say nothing about a score
 _GRID, _ROUNDS = 80, 100  # points of the fitted distribution, and rounds of its fit

@@ -31,14 +31,14 @@ __all__ = [
 
 # Names of the user attributes that the driver writes to Optuna's trials. Analysts see the values.
 COMMITTED = "committed"
-"""Attribute of the committed run: the id of the trial of the search from which it follows."""
+"""Attribute of the committed run: the id of the trial whose result the run follows."""
 TRIAL_ID = "trial_id"
 PARAMETERS = "parameters"
 OUTCOME = "outcome"
 STEPS_TAKEN = "steps_taken"
 REASON = "reason"
 FORFEITS = "forfeits"
-"""Attribute of a trial whose training raised an error: all that it had reserved is charged at its end."""
+"""Attribute of a trial whose training raised an error. All that the trial had reserved is charged at its end."""
 GRANTED = "granted"
 """Attribute of a trial of a rung-wise search: the step up to which it has reserved its steps. After its report at this
 step, the trial is paused."""

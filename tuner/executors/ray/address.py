@@ -31,7 +31,8 @@ def check_address(address: str) -> None:
         raise InputError(
             "cluster-address",
             f"`--address` must be HOST:PORT of the cluster's head, or auto (got {address}). Run the command on a "
-            "machine that can reach the head's port, or with `ray job submit`. Without it, one machine is used.",
+            "machine that can reach the head's port, or with `ray job submit`. Without `--address`, only this machine "
+            "is used.",
         )
     found = _running_here() if address == "auto" else address
     _require_open(found)
@@ -55,7 +56,8 @@ def _running_here() -> str:
         return str(services.canonicalize_bootstrap_address_or_die("auto"))
     except ConnectionError as error:
         raise InputError(
-            "cluster-unreachable", "`--address auto` finds no Ray cluster on this machine. Name it as HOST:PORT."
+            "cluster-unreachable",
+            "`--address auto` finds no Ray cluster on this machine. Give the cluster's address as HOST:PORT.",
         ) from error
 
 
@@ -68,7 +70,8 @@ def _require_open(address: str) -> None:
         raise InputError(
             "cluster-unreachable",
             f"No Ray cluster answers at {address} ({getattr(error, 'strerror', None) or error}). `--address` must be "
-            "HOST:PORT of the cluster's head, usually port 6379. `ray status` on the head shows whether it runs.",
+            "HOST:PORT of the cluster's head, usually port 6379. `ray status` on the head shows whether the "
+            "cluster runs.",
         ) from error
 
 
@@ -81,9 +84,9 @@ def _use_token(address: str) -> None:
         try:
             text = Path(named).read_text().strip()
         except OSError as error:
-            raise _no_token(address, f"The file {named} of RAY_AUTH_TOKEN_PATH cannot be read") from error
+            raise _no_token(address, f"the file {named} of RAY_AUTH_TOKEN_PATH cannot be read") from error
         if not text:
-            raise _no_token(address, f"The file {named} of RAY_AUTH_TOKEN_PATH is empty")
+            raise _no_token(address, f"the file {named} of RAY_AUTH_TOKEN_PATH is empty")
     loader = setup.AuthenticationTokenLoader.instance()
     if os.environ.get("RAY_AUTH_MODE", "").lower() == "token" and not loader.has_token(ignore_auth_mode=True):
         raise _no_token(address, "RAY_AUTH_MODE is token, but this account has no token")
@@ -109,12 +112,12 @@ def _metadata(address: str) -> dict[str, Any]:
         asking.join(_PATIENCE)
     answer = found[0] if found else TimeoutError("it does not answer")
     if isinstance(answer, ray.exceptions.AuthenticationError):
-        raise _no_token(address, "It asks for a token, and this account has none or another one") from answer
+        raise _no_token(address, "it asks for a token, and this account has none or a different one") from answer
     if isinstance(answer, Exception):
         raise InputError(
             "cluster-unreachable",
-            f"What listens at {address} is no Ray cluster that can be joined ({_first_line(answer)}). `--address` must "
-            "be HOST:PORT of the cluster's head, usually port 6379.",
+            f"The program at {address} is not a Ray cluster that can be joined ({_first_line(answer)}). `--address` "
+            "must be HOST:PORT of the cluster's head, usually port 6379.",
         ) from answer
     with contextlib.suppress(ValueError, TypeError):
         values = json.loads(answer)  # type: ignore[arg-type] # anything but text is refused here

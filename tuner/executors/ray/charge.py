@@ -103,7 +103,7 @@ class ActorCharge:
         except ray.exceptions.RayActorError as error:
             raise InfrastructureError(
                 "charge-actor-lost",
-                "The process that charges the ledger died. Its trials continue from their last checkpoints.",
+                "The process that charges the ledger died. The trials continue from their last checkpoints.",
             ) from error
 
 

@@ -18,10 +18,10 @@ from tuner.executors.ray.session import ray_session
 __all__ = ["Node", "ask_nodes"]
 
 _HURRY = 6.0
-"""Seconds after which a machine that has not answered is not waited for, if another problem is known."""
+"""Seconds after which a machine that has not answered is no longer waited for, if another problem is known."""
 
 _PATIENCE = 180.0
-"""Seconds that every machine has to answer. It may have to read Ray and torch from a cold disk."""
+"""Seconds within which every machine must answer. A machine may have to read Ray and torch from a cold disk."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ def _answers(
     for reference, node_id in pending.items():
         ray.cancel(reference, force=True)
         if not hurry:
-            known[node_id] = replace(known[node_id], silence=f"it did not answer within {_PATIENCE:g} seconds")
+            known[node_id] = replace(known[node_id], silence=f"the machine did not answer within {_PATIENCE:g} seconds")
     return list(known.values())
 
 

@@ -261,9 +261,9 @@ class _Bridge:
         if not isinstance(placed.charge, NoCharge) and twice > 0:
             raise TunerError(
                 "loss-not-paid",
-                f"Trial {trial_id} would repeat from step {done}, because {why}. This would charge {twice} steps "
-                "twice, but `resources.on_loss` is stop. Nothing more is charged. `tune resume` continues, and pays "
-                "for them.",
+                f"Trial {trial_id} would repeat its steps after step {done}, because {why}. This would charge {twice} "
+                "steps twice, but `resources.on_loss` is stop, so nothing more is charged. `tune resume` continues the "
+                "trial and charges these steps again.",
             )
 
     def kill_hung(self) -> None:

@@ -21,9 +21,10 @@ from tuner.study.surrogate.surrogate import Surrogate
 __all__ = ["SurrogateSampler", "build"]
 
 _STARTS: Final = 3
-"""Default number of first trials that do not follow the scores; one more for each two searched parameters. Where the
-final run is another run and no proxy is known, no trial follows them: the scores of so noisy trials lead astray, and a
-spread design lost 0.4 points less."""
+"""Default number of first trials that do not follow the scores. One more is added for each two searched parameters.
+
+If the released run is not a trial and no proxy is known, no trial follows the scores. Scores of such noisy trials are
+misleading: trials that are spread over the space lost 0.4 points less."""
 
 
 def build(request: SamplerRequest) -> SurrogateSampler:

@@ -34,9 +34,9 @@ from tuner.study.surrogate.observations import Prior
 __all__ = ["CLIP", "RATE", "Model", "Points"]
 
 RATE: Final = "learning_rate"
-"""Parameter whose best value moves with noise, training and source."""
+"""Parameter whose best value depends on the noise, the length of training and the source of the records."""
 CLIP: Final = "max_grad_norm"
-"""Parameter that multiplies the learning rate as far as gradients are clipped."""
+"""Parameter that acts as a factor of the learning rate, to the extent that gradients are clipped."""
 
 _COUPLING: Final = (0.85, 0.15)  # mean and standard deviation of κ, which is 1 where all gradients are clipped
 _FRACTION_SLOPE: Final = (0.4, 0.4)  # mean and standard deviation of q

@@ -18,14 +18,14 @@ from tuner.study.surrogate.observations import PRIVATE, PUBLIC, Observation, Pri
 __all__ = ["Noise", "Surrogate"]
 
 Noise: TypeAlias = float | Callable[[Mapping[str, object]], float]
-"""Noise-to-signal ratio, or a function of the parameters where batch size or noise are searched."""
+"""Noise-to-signal ratio, or a function of the parameters if the batch size or the noise is searched."""
 
 _MOST: Final = 160
-"""Most observations that are used. A trial's last score is kept before its earlier ones."""
+"""Maximum number of observations that are used. A trial's last score is kept before its earlier ones."""
 _CANDIDATES: Final = 256
 _LEADERS: Final = 64
 _WIDER: Final = 1.5
-"""First trials fill the prior, whose spreads are widened by this factor."""
+"""The first trials cover the prior, whose spreads are widened by this factor."""
 _LINE: Final = 41  # places along an axis, and curves at each hyper-parameter point, for the top on a proxy
 _CURVES: Final = 4
 _CAUTION: Final = 0.5

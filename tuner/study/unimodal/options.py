@@ -49,9 +49,9 @@ BY_ITSELF: Final = "smoothing_radius"
 PERTURBATIONS: Final = (0.0066, 0.0198)
 """Smoothing of the first trials, as the standard deviation that it adds to each weight: R · η · σ · C / b.
 
-These are R = 10 and 30, between which the best values of the DPLIS paper start, at its learning rate of 0.1536, noise
-multiplier of 1.1 and batch size of 256, with a clipping norm of 1. R alone says little: the same R is four times as
-strong at twice the learning rate and twice the noise.
+The two values are R = 10 and R = 30 at the learning rate of 0.1536, the noise multiplier of 1.1 and the batch size of
+256 of the DPLIS paper, with a clipping norm of 1. The best values of the paper start between them. R alone says little:
+at twice the learning rate and twice the noise, the same R smooths four times as much.
 """
 
 

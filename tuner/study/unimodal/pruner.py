@@ -46,11 +46,11 @@ class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
         value = f"{trial.params[self.parameter]:.4g}"
         when = f"after {100 * done:.0f} % of its steps" if done else "before its first step"
         if beliefs.at_chance(trial.number):
-            return f"at {self.parameter} {value} the score hardly rises while that of another trial does, {when}"
+            return f"at {self.parameter} = {value}, the score hardly rises, while that of another trial does ({when})"
         if beliefs.rules.strict:
-            return f"{self.parameter} {value} is outside the bracket of the best at level 5 %, {when}"
+            return f"{self.parameter} = {value} is outside the range of the best value (level 5 %), {when}"
         near = _shown(beliefs.near(place, context))
-        return f"{self.parameter} {value} is near the best with probability {near}, {when}"
+        return f"{self.parameter} = {value} is near the best only with probability {near}, {when}"
 
     def _judged(self, study: Study, trial: FrozenTrial) -> tuple[Beliefs, float, Context, float] | None:
         """Return the conclusions from the study, and the trial's position, context and fraction of steps taken.

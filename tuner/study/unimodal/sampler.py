@@ -77,7 +77,8 @@ class _CurveSampler(BaseSampler, StudySampler):
             self._warned = True
             warnings.warn(
                 f"{running} trials run at a time, but `at_once` is {most}. Optuna does not wait for reports, so later "
-                "trials know less than the rules assume. Run fewer trials at a time, or raise `at_once`.",
+                "trials start with fewer scores than the sampler assumes. Run fewer trials at a time, or raise "
+                "`at_once`.",
                 stacklevel=2,
             )
         self._base.before_trial(study, trial)

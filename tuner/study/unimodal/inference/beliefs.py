@@ -26,15 +26,16 @@ from tuner.study.unimodal.inference.records import ALONE, Context, Record, Seen,
 __all__ = ["Beliefs", "Rules", "believe"]
 
 _CONTEXTS: Final = 3
-"""Number of contexts (values of the other parameters) with which a trial is compared: those of the best trials."""
+"""Number of contexts (values of the other parameters) of the best trials, with which a trial is compared."""
 
 _LEARNT: Final = 0.25
-"""A trial that gained less than this share of what another gained has learnt nothing (see `Beliefs.at_chance`)."""
+"""A trial has learnt nothing if it gained less than this share of what another trial gained (`Beliefs.at_chance`)."""
 
 _END: Final = 0.5
-"""An end of the axis without a trial is tried if it is at least this share as likely to be near the best as any place.
+"""Least chance of an end of the axis to be near the best, as a share of the chance of the best place.
 
-Beyond its last trial, a curve is known least, and no trial further on can tell more. R = 0 is such an end.
+An end that has no trial is tried from this chance on. Beyond the last trial, the curve is known least. R = 0 is such an
+end.
 """
 
 

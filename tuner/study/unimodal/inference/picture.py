@@ -130,7 +130,7 @@ class CurvePicture:
         """Explanation why the score is not unimodal, or empty if the scores are consistent with one maximum."""
         if self.unimodal:
             return ""
-        instead = f", pruning by {self.fallback}" if self.fallback else ""
+        instead = f", and the pruner {self.fallback} stops trials" if self.fallback else ""
         return (
             f"Not unimodal in {self.parameter}: if the curve had one maximum, the complete trials would place it both "
             f"above {_number(self.above)} and below {_number(self.below)}, which is impossible "
@@ -145,13 +145,13 @@ class CurvePicture:
         best = self.point(self.best)
         if best is not None and self.near is not None:
             said.append(
-                f"By the curve, trial {best.trial} ({self.parameter} = {_number(best.value)}) is the best complete "
-                f"trial. It is within {_number(self.tolerance)} of the optimum with probability {self.chance}."
+                f"According to the curve, trial {best.trial} ({self.parameter} = {_number(best.value)}) is the best "
+                f"complete trial. It is within {_number(self.tolerance)} of the optimum with probability {self.chance}."
             )
         elif self.points:
             said.append("No trial is complete yet.")
         if self.values and self.height_at < 1:
-            said.append(f"The height of the curve is that of the scores after {_percent(self.height_at)} of the steps.")
+            said.append(f"The curve shows the scores after {_percent(self.height_at)} of the steps.")
         if self.drawn_for is not None:
             said.append(
                 f"Other parameters are searched too. The curve is drawn for their values in trial {self.drawn_for}, so "
@@ -173,8 +173,8 @@ class CurvePicture:
     def line(self) -> str:
         """Summary of the picture in one line."""
         if not self.unimodal:
-            instead = f"pruning by {self.fallback}" if self.fallback else "searched without the assumption"
-            return f"{self.parameter}: not unimodal (level {_percent(self.level)}): {instead}"
+            instead = f"the pruner {self.fallback} stops trials" if self.fallback else "the search does not assume this"
+            return f"{self.parameter}: not unimodal (level {_percent(self.level)}), so {instead}"
         said = [f"best {self.where}" if self.where else "no value excluded yet"]
         if self.best is not None and self.near is not None:
             said.append(f"trial {self.best} is near the best with probability {self.chance}")

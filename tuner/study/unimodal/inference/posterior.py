@@ -55,10 +55,10 @@ reaches. Unimodal scores stay unimodal.
 """
 
 _FAR_AMONG: Final = 40.0
-"""The same limit between contexts, which can shift the whole curve."""
+"""The same limit for scores of different contexts. A context can shift the whole curve."""
 
 _MOST: Final = 4
-"""Number of points of the grid that are kept, the most probable ones."""
+"""Number of grid points that are kept. They are the most probable ones."""
 
 
 @dataclass(frozen=True, eq=False)
