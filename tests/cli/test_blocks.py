@@ -128,7 +128,7 @@ def test_every_view_has_the_total_of_each_block(sales: Tune) -> None:
     sales("budget", "set", "sales/2026-10", "--epsilon", "30", "--delta", "1e-4")
     sales("budget", "set", "sales/2026-11", "--epsilon", "25", "--delta", "1e-4")
     capped = sales("plan", file, "--no-timing", "--json").json
-    assert "at most ε = 30, δ = 0.0001, the largest of their caps" in capped["claim"]
+    assert "at most ε = 30, δ = 0.0001, which is the largest of the caps" in capped["claim"]
     assert [each["cap"]["epsilon"] for each in capped["datasets"]] == [30.0, 25.0]
     Ledger.open(sales.ledger_url).void_total("sales/2026-11", use="public", why="w", sweep="s")
     page = sales.folder / "page.html"
