@@ -77,7 +77,7 @@ class Exported:
         except (SafetensorError, OSError, RuntimeError) as error:
             raise InputError(
                 "export-unreadable",
-                f"{path} has no parameters of {self.experiment.trainable.model} for inputs of shape "
+                f"{path} does not have the parameters of {self.experiment.trainable.model} for inputs of shape "
                 f"{input_shape} and {classes} classes ({type(error).__name__}). Use the data set that the model "
                 "was trained on, or one of the same shape; or export the model again.",
             ) from error
@@ -141,7 +141,7 @@ def require_same_records(exports: Sequence[Exported], *, dataset: str | None, sp
         raise InputError(
             "split-invalid",
             f"`--split` must be validation or test (got {split!r}). The noise in training protects the training "
-            "records, and their exact losses would undo this protection.",
+            "records, and exact losses of these records would undo this protection.",
         )
     # `protected` asks both the card and the experiment file, because the file can be edited.
     protected = [export for export in exports if export.protected]

@@ -141,13 +141,11 @@ class NoFurtherCharge:
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
         """Refuse to charge steps."""
-        raise TunerError("internal-error", f"An export takes no private step (asked for {steps}). Please report this.")
+        raise TunerError("internal-error", f"An export must not charge steps (asked for {steps}). Please report this.")
 
     def release(self, count: int = 1, *, noise: float) -> None:
         """Refuse to charge validation scores."""
-        raise TunerError(
-            "internal-error", f"An export releases no validation score (asked for {count}). Please report this."
-        )
+        raise TunerError("internal-error", f"An export must not charge scores (asked for {count}). Please report this.")
 
     def leased(self) -> int:
         """Return 0, because an export leases no steps."""

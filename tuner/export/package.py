@@ -87,8 +87,8 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     if plan.mode.searches_public:
         raise InputError(
             "sweep-not-private",
-            f"{sweep.id} searched on public records, so it cannot be exported. Export its charged run, which trained "
-            "its best configuration on the private records.",
+            f"{sweep.id} searched on public records, so it cannot be exported. Export its charged run, in which the "
+            "best configuration was trained on the private records.",
         )
     start_file(experiment)  # refuses weights with another hash
     # The ledger comes first: without it there is no claim, and nothing is written.

@@ -32,8 +32,8 @@ NOTHING_CLAIMED = "NOT PRIVATE: nothing is claimed and nothing is charged."
 """First line of a view of a search without privacy."""
 
 PUBLIC_SEARCH = (
-    "This search uses records that are declared public, so nothing is claimed for it. Only what is charged after "
-    "it has a claim."
+    "This search uses records that are declared public, so nothing is claimed for it. Only a run or search that is "
+    "charged later has a claim."
 )
 """First line of a view of a search on public records."""
 
@@ -238,6 +238,6 @@ def guarantee_words(
     outside = "test scores" if protected else "validation and test scores"
     return (
         f"The guarantee of ONE search {'will be' if planned else 'is'} its cap: ε = {epsilon:.10g} at "
-        f"δ = {delta:.10g}, for adding or removing one {'user with all records' if unit == 'user' else one}. It covers "
-        f"{mode.guarantee}. Not covered: {outside}."
+        f"δ = {delta:.10g}, for adding or removing one {'user with all their records' if unit == 'user' else one}. It "
+        f"covers {mode.guarantee}. Not covered: {outside}."
     )

@@ -115,7 +115,7 @@ def _meaning(card: Mapping[str, Any]) -> list[str]:
             if user
             else "A person with several records in the data has less protection than these numbers say."
         ),
-        f"**What the numbers cover.** {_extent(card)}",
+        f"**What the claim covers.** {_extent(card)}",
         f"**Scores.** {_scored(card)}",
         f"**May be shown:** {plain(card['released'])}.",
         f"**Must not be shown:** {plain(card['kept_from_analysts'])}.",

@@ -61,7 +61,7 @@ def _of_steps(subject: Subject) -> list[Assumption]:
         *_of_start(subject),
         *_of_device(subject),
         (
-            "the number by which the sum is divided is public",
+            "the number by which a sum over records is divided is public",
             public if facts.public_size_is_public else _ASSUMED,
             "the expected batch size",
         ),
@@ -110,10 +110,10 @@ def _of_minimum(subject: Subject) -> list[Assumption]:
         (
             "the solver stops near the minimum",
             _ENGINE,
-            "it checks the gradient, and a factor of 2 covers rounding; the noise covers the distance to the minimum",
+            "it checks the gradient, with a factor of 2 for rounding; the noise covers the distance to the minimum",
         ),
         (
-            "the number by which the sum is divided is public",
+            "the number by which a sum over records is divided is public",
             "holds: the experiment file sets it, and it does not depend on the number of records in the data"
             if subject.facts.public_size_is_public
             else _ASSUMED,
@@ -207,8 +207,8 @@ def _of_device(subject: Subject) -> list[Assumption]:
     if subject.search.details.get("device") != "cuda":
         return []
     why = (
-        "the trials ran on a GPU; all passes have one public shape, and products are computed in full float32; but it "
-        "was not tested on a real GPU that the other records of a pass do not change how a record is rounded"
+        "the trials ran on a GPU; all passes have one public shape, and products are computed in full float32; but no "
+        "test on a real GPU has shown that the other records of a pass do not change how a record is rounded"
     )
     return [("rounding on the GPU stays within what the noise covers", _ASSUMED, why)]
 

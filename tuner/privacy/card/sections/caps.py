@@ -100,8 +100,8 @@ def _spent(subject: Subject) -> dict[str, Any]:
     found = subject.search
     if subject.mode.on_release:
         return {
-            "label": "the whole claim, because the release was charged before it was drawn. Computations on the "
-            "release cost nothing, so trials are not counted"
+            "label": "the whole claim: it was charged before the release was drawn. Computations on the release cost "
+            "nothing, so trials are not counted"
         }
     if subject.mode.runs_hidden:
         return {

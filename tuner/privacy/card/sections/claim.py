@@ -25,7 +25,7 @@ def _value(subject: Subject) -> dict[str, Any]:
         tuning = {"epsilon": 0.0, "delta": 0.0, "status": "guaranteed: the trials read only the release"}
         model = {**claim, "status": _WHOLE}
     elif mode.searches_public:
-        tuning = {"epsilon": 0.0, "delta": 0.0, "status": "assumed: its records are declared public"}
+        tuning = {"epsilon": 0.0, "delta": 0.0, "status": "assumed: it used records declared public"}
         model = {**claim, "status": _WHOLE}
     else:
         tuning = {**claim, "status": "guaranteed: included in the claim, not added to it"}
@@ -82,7 +82,7 @@ CLAIM = CardSection(
             "analyst: readers of everything that may be shown; operator: whoever runs the search and sees everything)"
         ),
         "mode": Field("how trials are charged", lambda name: _MODES.get(name, plain(name))),
-        "law_of_the_number_of_runs": Field("distribution of the random, hidden number of trials"),
+        "law_of_the_number_of_runs": Field("distribution of the number of trials, if the number is hidden"),
         "accounting": Field("how ε is computed"),
     },
 )

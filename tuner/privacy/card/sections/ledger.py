@@ -74,8 +74,9 @@ def _naming(search: SearchState) -> str:
         return "the ledger recognises the records as a data set that comes with dp-tuner, in any order and any file"
     near = ", ".join(search.details.get("near", ()))
     return (
-        "ASSUMED: the total rests on the owner's naming of data sets. The ledger recognises the same records in any "
-        "order and type of number, but a file with a changed label or a missing record counts as other records"
+        "ASSUMED: the total depends on the names that the owner gives to data sets. The ledger recognises the same "
+        "records in any order and type of number, but a file with a changed label or a missing record counts as other "
+        "records"
         + (f". When the search was opened, these data sets had the same shape and user: {near}" if near else "")
     )
 

@@ -10,7 +10,10 @@ from tuner.privacy.ledger.division import basis
 
 __all__ = ["GENERATOR", "RANDOMNESS", "RECORDS", "SCORES", "VALIDATION"]
 
-GENERATOR = "AES-256-CTR with fast key erasure, keyed by the operating system, Box-Muller in double precision"
+GENERATOR = (
+    "AES-256-CTR with fast key erasure, with a key from the operating system; Gaussian noise by Box-Muller in double "
+    "precision"
+)
 """Description of the random generator that private runs use for noise, batches and augmented views."""
 
 
@@ -44,7 +47,7 @@ def _randomness(subject: Subject) -> dict[str, Any]:
     return {
         "generator": GENERATOR,
         "seeded": False,
-        "floating_point_attack": "not covered: this version does not defend against it (Mironov 2012)",
+        "floating_point_attack": "not covered: this version does not exclude such attacks (Mironov 2012)",
         "timing_side_channel": "not covered: step times vary; analysts do not see them, but the operator does"
         + (hours if subject.search.hides_runs else ""),
     }
@@ -66,7 +69,9 @@ RANDOMNESS = CardSection(
 def _validation(subject: Subject) -> dict[str, Any]:
     protected, split = subject.search.validation is not None, subject.search.details.get("split")
     return {
-        "source": f"share {split['fraction']:g} of the training file of {split['set']}" if split else "not recorded",
+        "source": f"a fraction of {split['fraction']:g} of the training file of {split['set']}"
+        if split
+        else "not recorded",
         "split": subject.unit.split[subject.facts.public_size_is_public],
         "key": dict(split) if split else None,
         "protected": protected,
