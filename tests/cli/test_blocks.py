@@ -44,7 +44,7 @@ def test_a_search_is_charged_to_its_blocks_and_says_so(sales: Tune) -> None:
     sales("export", "tiny")
     card = json.loads((sales.folder / "exports" / "tiny" / "privacy_card.json").read_text())
     assert [row["dataset"] for row in card["dataset_budget"]["blocks"]] == ["sales/2026-10", "sales/2026-11"]
-    assert "the word of the data's owner" in (sales.folder / "exports" / "tiny" / "privacy_card.md").read_text()
+    assert "The owner of the data vouches" in (sales.folder / "exports" / "tiny" / "privacy_card.md").read_text()
     sales("verify", "exports/tiny/privacy_card.json")
     sales("budget", "report", "sales/2026-11", "--out", "page.html")
     assert "charged as tiny" in (sales.folder / "page.html").read_text()

@@ -107,8 +107,8 @@ def _meaning(card: Mapping[str, Any]) -> list[str]:
         f"{number(delta)}, or 1 in {math.floor(1 / delta + 1e-6)}. Smaller numbers mean better protection. For "
         f"example, an attacker knows all other {one}s, and guesses whether one more {one} was used. A coin toss "
         "decided this, so a blind guess is right in 50 % of all cases. After the attacker has seen everything that "
-        f"this search shows, a guess is right in at most {right} of all cases. Without protection, it could be right "
-        "in 100 %. This is a limit for the worst case, not the result of a real attack.",
+        f"this search shows, a guess is right in at most {right} of all cases. Without protection, a guess "
+        "could be right in 100 %. This is a limit for the worst case, not the result of a real attack.",
         f"**Who is protected.** The unit of protection is {unit}. "
         + (
             f"A training step uses at most {counted(card['records']['records_per_user'], 'record')} of a user."

@@ -73,7 +73,7 @@ def _training(subject: Subject) -> dict[str, Any]:
     runs, steps = found.details.get("full_runs"), found.details.get("steps_per_trial")
     if runs is None:
         return values
-    return values | {"planned": f"{runs:g} full runs of at most {steps} steps each; trials reserve steps rung by rung"}
+    return values | {"planned": f"{runs:g} whole runs of at most {steps} steps each; trials reserve steps rung by rung"}
 
 
 def _validation(subject: Subject) -> dict[str, Any] | None:
