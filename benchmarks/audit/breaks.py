@@ -318,9 +318,9 @@ def _values_of(key: str, value: object) -> list[object]:
 
 
 def _vouches(card: Path) -> bool:
-    """Return whether a card says of a user's model that one record moves the clipped sum by at most C."""
+    """Return whether a card says of a user's model that one record changes the sum by at most C."""
     assumptions = next(iter(_values_of("assumptions", json.loads(card.read_text()))), [])
-    said = [each for each in assumptions if "clipped sum" in each.get("assumption", "")]  # type: ignore[attr-defined]
+    said = [each for each in assumptions if "sum of clipped gradients" in each.get("assumption", "")]  # type: ignore[attr-defined]
     return any(each.get("status") != "assumed" for each in said)
 
 

@@ -44,7 +44,7 @@ def test_a_search_is_charged_to_its_blocks_and_says_so(sales: Tune) -> None:
     sales("export", "tiny")
     card = json.loads((sales.folder / "exports" / "tiny" / "privacy_card.json").read_text())
     assert [row["dataset"] for row in card["dataset_budget"]["blocks"]] == ["sales/2026-10", "sales/2026-11"]
-    assert "the word of the data's owner" in (sales.folder / "exports" / "tiny" / "privacy_card.md").read_text()
+    assert "The owner of the data vouches" in (sales.folder / "exports" / "tiny" / "privacy_card.md").read_text()
     sales("verify", "exports/tiny/privacy_card.json")
     sales("budget", "report", "sales/2026-11", "--out", "page.html")
     assert "charged as tiny" in (sales.folder / "page.html").read_text()
@@ -128,7 +128,7 @@ def test_every_view_has_the_total_of_each_block(sales: Tune) -> None:
     sales("budget", "set", "sales/2026-10", "--epsilon", "30", "--delta", "1e-4")
     sales("budget", "set", "sales/2026-11", "--epsilon", "25", "--delta", "1e-4")
     capped = sales("plan", file, "--no-timing", "--json").json
-    assert "at most ε = 30, δ = 0.0001, the largest of their caps" in capped["claim"]
+    assert "at most ε = 30, δ = 0.0001, which is the largest of the caps" in capped["claim"]
     assert [each["cap"]["epsilon"] for each in capped["datasets"]] == [30.0, 25.0]
     Ledger.open(sales.ledger_url).void_total("sales/2026-11", use="public", why="w", sweep="s")
     page = sales.folder / "page.html"

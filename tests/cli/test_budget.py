@@ -244,7 +244,7 @@ def test_a_sweep_with_its_ledger_in_postgresql_runs_and_its_card_holds(tune: Tun
 
 def test_a_run_sets_the_cap_of_its_data_set_before_it_is_opened(tune: Tune) -> None:
     run = ("run", tune.write(), "--local", "--quiet")
-    assert "at most ε = 9, δ = 1e-05, its cap" in tune(*run, "--dataset-cap", "9").text
+    assert "at most ε = 9, δ = 1e-05, which is the cap" in tune(*run, "--dataset-cap", "9").text
     assert tune.entries[:2] == ["cap", "open_search"]
     for other in ("9.5", "9,1e-4"):
         assert "[dataset-cap-differs]" in tune(*run, "--dataset-cap", other, code=2).err

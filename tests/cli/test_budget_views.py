@@ -127,7 +127,7 @@ def test_every_view_says_first_of_how_many_searches_it_claims(charged: Tune) -> 
     charged("budget", "set", "digits", "--epsilon", "30", "--delta", "1e-4")
     run = charged("run", "tiny.yaml", "--local", "--quiet").text
     total = "(2 searches so far, ε = 17, δ = 2e-05)"
-    capped = f"ALL searches on digits together: at most ε = 30, δ = 0.0001, its cap {total}."
+    capped = f"ALL searches on digits together: at most ε = 30, δ = 0.0001, which is the cap {total}."
     assert run.count(capped) == 2, "the live view and the summary"
     for name, text in first_lines(charged).items():
         assert capped in text[:400], name

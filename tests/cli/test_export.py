@@ -177,7 +177,7 @@ def test_what_is_no_card_is_not_answered_by_a_no(look: Tune, tmp_path: Path) -> 
         path = tmp_path / name
         path.write_text(text)
         assert "[card-not-found]" in look("verify", str(path), code=2).err
-    # A card that was broken stays one, and does not hold.
+    # A card that was broken stays one, and fails its checks.
     broken = tmp_path / "privacy_card.json"
     broken.write_text(CARD.read_text()[:-3])
     assert "NO " in look("verify", str(broken), "--ledger", look.ledger_url, code=1).out
@@ -244,4 +244,4 @@ def test_an_experiment_file_that_cannot_be_read_says_nothing_of_the_card(copied:
     said = copied("verify", str(CARD), code=2)
     assert "[card-ledger-unknown]" in said.err
     assert said.out == ""
-    assert "does not hold" in copied("verify", str(CARD), "--ledger", copied.ledger_url, code=1).out, "another file"
+    assert "check failed" in copied("verify", str(CARD), "--ledger", copied.ledger_url, code=1).out, "another file"

@@ -58,9 +58,9 @@ def test_students_and_a_later_search_add_nothing_and_the_card_is_verified(tune: 
     card = json.loads(path.read_text())
     assert card["claim"]["mode"] == "votes"
     assert card["release"]["answers_at_most"] == 40
-    assert "not private itself" in card["release"]["given_the_votes"]
+    assert "would not be private" in card["release"]["given_the_votes"]
     status = {each["assumption"]: each["status"] for each in card["assumptions"]}
-    assert status["one record moves the votes of at most one teacher"] == "assumed"
+    assert status["one record changes the votes of at most one teacher"] == "assumed"
     tune("verify", str(path))
     run(tune, name="later", trainable__epochs=2, trainable__model="mlp_64")
     assert [kind for kind in tune.entries if kind != "card"] == CHARGED, "the second search is charged nothing"

@@ -344,7 +344,7 @@ def test_a_plan_of_every_kind_is_shown_stored_and_read_again(kind: str) -> None:
     text = plan_text(plan, source="e.yaml", claim="")
     assert {"trains", "batch", "noise", "cap"} <= set(dict(text.facts))
     assert "The guarantee of ONE search will be its cap: ε = 3 at δ = 1e-05" in text.sentence
-    assert ("Validation and test scores" in text.sentence) == (plan.validation is None)
+    assert ("validation and test scores" in text.sentence) == (plan.validation is None)
 
 
 @pytest.mark.slow

@@ -69,15 +69,17 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial, *, 
     head = (
         f"# tune run experiment.yaml\n#\n"
         f"# The configuration of the best trial of {experiment.name}. Training on the stored release costs nothing.\n"
-        f"# Without the release, a new one is drawn, which is a NEW charge of epsilon = {cost:g} on the data.\n"
+        f"# If the stored release is missing, a new one is drawn: a NEW charge of epsilon = {cost:g} on the data.\n"
         if on_release
         else f"# tune train experiment.yaml\n#\n"
-        f"# The configuration of the best trial of {experiment.name}. Training it is a NEW charge of epsilon = "
+        f"# The configuration of the best trial of {experiment.name}. Training it again is a NEW charge of epsilon = "
         f"{values['privacy']['epsilon']:g} on the data.\n"
         "# The exported model needs no new charge, because the search paid for it.\n"
     )
     if best.committed and plan.commit is not None and plan.commit.start == "best_trial":
-        head += "# This run started from the weights of a trial of the search. A new one starts from the beginning.\n"
+        head += (
+            "# This run started from the weights of a trial of the search. A new run starts without these weights.\n"
+        )
     if best.why:
         head += f"# Chosen: {best.why}.\n"
         if best.by == "score":

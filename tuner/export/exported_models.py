@@ -77,9 +77,9 @@ class Exported:
         except (SafetensorError, OSError, RuntimeError) as error:
             raise InputError(
                 "export-unreadable",
-                f"{path} has no parameters of {self.experiment.trainable.model} for inputs of shape "
+                f"{path} does not have the parameters of {self.experiment.trainable.model} for inputs of shape "
                 f"{input_shape} and {classes} classes ({type(error).__name__}). Use the data set that the model "
-                "was trained on, or one of the same shape; or export it again.",
+                "was trained on, or one of the same shape; or export the model again.",
             ) from error
         return module
 
@@ -94,8 +94,8 @@ class Exported:
             raise InputError(
                 "model-code-failed",
                 f"The model {trainable.model} in {self.folder} failed for inputs of shape {input_shape} and "
-                f"{classes} classes with {type(error).__name__}: {error}. Use the data set that it was trained "
-                "on, or one of the same shape; if you did, fix the model's code.",
+                f"{classes} classes with {type(error).__name__}: {error}. Use the data set that the model was "
+                "trained on, or one of the same shape. If you did, fix the model's code.",
             ) from error
 
 
@@ -111,8 +111,8 @@ def read_export(folder: Path) -> Exported:
     if missing:
         raise InputError(
             "export-not-found",
-            f"{folder} is not a folder that `tune export` wrote: {', '.join(missing)} missing. Write one with: "
-            "tune export NAME",
+            f"{folder} is not a folder that `tune export` wrote: {', '.join(missing)} missing. Write such a folder "
+            "with: tune export NAME",
         )
     try:
         card = sweeps.read_json(folder / _CARD)
@@ -129,8 +129,8 @@ def read_export(folder: Path) -> Exported:
         raise InputError(
             "split-changed",
             f"The split in {folder / _EXPERIMENT} is {split_of(experiment)}, but the privacy card says "
-            f"{validation.get('key')}. With the file's split, some validation records are training "
-            "records of the model. Restore the file from a copy.",
+            f"{validation.get('key')}. With the file's split, the model may have been trained on some validation "
+            "records. Restore the file from a copy.",
         )
     return Exported(folder=folder, experiment=experiment, card=card, compared=ledger is not None)
 
@@ -141,7 +141,7 @@ def require_same_records(exports: Sequence[Exported], *, dataset: str | None, sp
         raise InputError(
             "split-invalid",
             f"`--split` must be validation or test (got {split!r}). The noise in training protects the training "
-            "records, and their exact losses would undo this protection.",
+            "records, and exact losses of these records would undo this protection.",
         )
     # `protected` asks both the card and the experiment file, because the file can be edited.
     protected = [export for export in exports if export.protected]
@@ -149,7 +149,7 @@ def require_same_records(exports: Sequence[Exported], *, dataset: str | None, sp
         raise InputError(
             "validation-protected",
             "`--split validation` would show exact losses of the validation records, but the guarantee of "
-            f"{protected[0].folder} protects its validation records. Use `--split test`.",
+            f"the model in {protected[0].folder} protects these records. Use `--split test`.",
         )
     others = [export for export in exports if dataset not in (None, export.experiment.dataset.name)]
     if not others or dataset is None:
@@ -166,15 +166,15 @@ def require_same_records(exports: Sequence[Exported], *, dataset: str | None, sp
     if split != "test":
         raise InputError(
             "options-conflict",
-            f"`--split validation` cannot be combined with `--dataset {dataset}`: {others[0].folder} was trained "
-            f"on {others[0].experiment.dataset.name}, so no validation records of {dataset} were set aside for it. "
-            "Use `--split test`.",
+            f"`--split validation` cannot be combined with `--dataset {dataset}`: the model in {others[0].folder} was "
+            f"trained on {others[0].experiment.dataset.name}, so no validation records of {dataset} were set aside for "
+            "it. Use `--split test`.",
         )
     for export in others:
         if _owner(export.experiment) == DATASETS[dataset].budget_owner:
             raise InputError(
                 "training-records-shared",
-                f"`--dataset {dataset}` shares records with {export.experiment.dataset.name}, on which "
+                f"The data set {dataset} shares records with {export.experiment.dataset.name}, on which the model in "
                 f"{export.folder} was trained. Leave `--dataset` out.",
             )
 
@@ -190,8 +190,8 @@ def require_same_shape(exports: Sequence[Exported], about: DatasetInfo, *, data_
             raise InputError(
                 "input-shape-differs",
                 f"`--dataset {about.name}` has inputs of shape {about.input_shape} and {about.classes} classes, "
-                f"but {export.folder} was trained on {own.name} with inputs of shape {own.input_shape} and "
-                f"{own.classes} classes. Choose another data set, or leave `--dataset` out.",
+                f"but the model in {export.folder} was trained on {own.name} with inputs of shape {own.input_shape} "
+                f"and {own.classes} classes. Choose another data set, or leave `--dataset` out.",
             )
 
 

@@ -99,8 +99,8 @@ def trial_to_export(
 def _no_curve(sweep: SweepFolder) -> InputError:
     return InputError(
         "no-curve",
-        f"`--by curve` cannot be used for {sweep.id}: it needs an open unimodal search whose assumption of a "
-        "single maximum was not rejected. Leave `--by` out, or use `--by score`.",
+        f"`--by curve` cannot be used for {sweep.id}. It needs a unimodal search that is not sealed, and in which the "
+        "assumption of a single maximum was not rejected. Leave `--by` out, or use `--by score`.",
     )
 
 
@@ -141,13 +141,11 @@ class NoFurtherCharge:
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
         """Refuse to charge steps."""
-        raise TunerError("internal-error", f"An export takes no private step (asked for {steps}). Please report this.")
+        raise TunerError("internal-error", f"An export must not charge steps (asked for {steps}). Please report this.")
 
     def release(self, count: int = 1, *, noise: float) -> None:
         """Refuse to charge validation scores."""
-        raise TunerError(
-            "internal-error", f"An export releases no validation score (asked for {count}). Please report this."
-        )
+        raise TunerError("internal-error", f"An export must not charge scores (asked for {count}). Please report this.")
 
     def leased(self) -> int:
         """Return 0, because an export leases no steps."""

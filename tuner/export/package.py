@@ -82,13 +82,13 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         raise InputError(
             "sweep-not-private",
             f"{sweep.id} is not private (`privacy.private: false`) and cannot be exported: its noise was seeded, "
-            "so nothing protects the records in its model. Run it again with `private: true`.",
+            "so nothing protects the records that its model was trained on. Run it again with `private: true`.",
         )
     if plan.mode.searches_public:
         raise InputError(
             "sweep-not-private",
-            f"{sweep.id} searched on public records, so it cannot be exported. Export its charged run, which trained "
-            "its best configuration on the private records.",
+            f"{sweep.id} searched on public records, so it cannot be exported. Export its charged run, in which the "
+            "best configuration was trained on the private records.",
         )
     start_file(experiment)  # refuses weights with another hash
     # The ledger comes first: without it there is no claim, and nothing is written.
@@ -107,7 +107,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         fix = (
             ""
             if plan.mode.runs_hidden
-            else " (if no new trial should start, add --set search.trials=N with N = number of started trials)"
+            else " (to start no new trials, add --set search.trials=N, where N is the number of started trials)"
         )
         raise InputError(
             "sweep-not-finished",
@@ -211,19 +211,17 @@ def _plus_minus(error: float | None) -> str:
 def _how_scored(name: str, protected: Mapping[str, float] | None) -> str:
     """Return as text whether the guarantee covers a score. It never covers a score on the test set."""
     if name.startswith("test_"):
-        return "outside the guarantee; the test set is scored only once for each sweep"
+        return "not covered by the guarantee; the test set is used only once for each search"
     if protected is None:
-        return "outside the guarantee"
+        return "not covered by the guarantee"
     return f"with noise, covered by the guarantee (ε = {protected['epsilon']:g}, δ = {protected['delta']:g})"
 
 
 def _preprocessing(about: DatasetInfo) -> str:
     if about.path is not None:
-        return (
-            "done by the user, and assumed to use public constants only; this program then divides byte values by 255"
-        )
+        return "done by the user, and assumed to use public constants only; dp-tuner then divides byte values by 255"
     record = f"; one record is {about.record}" if about.record else ""
-    return f"public constants only, nothing learnt from the records; {about.provenance}{record}"
+    return f"uses public constants only, and nothing that is learnt from the records; {about.provenance}{record}"
 
 
 def _refuses(error: Exception) -> bool:
@@ -268,8 +266,8 @@ def _test_score(
         if known.get("trial") != best.id:
             raise InputError(
                 "test-set-used",
-                f"The test set is scored once for each sweep. It was scored for {known.get('trial')}, but this command "
-                f"chooses {best.id}. Use the same `--by` as before. If you remove {path}, the test set is scored "
+                f"The test set is used once for each search. It was used for {known.get('trial')}, but this command "
+                f"chooses {best.id}. Use the same `--by` as before. If you remove {path}, the test set is used "
                 "again, and the score is biased.",
             )
         scores = known["scores"]

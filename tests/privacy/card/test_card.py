@@ -133,14 +133,14 @@ def test_protected_scores_are_covered_and_told(cards: dict[str, dict[str, Any]])
     card = cards["validation"]
     cap = card["validation_cap"]
     assert card["claim"]["covers"]["validation"] is True
-    assert card["claim"]["unit"] == "one record, whether it trains or validates"
+    assert card["claim"]["unit"] == "one record, whether it is used for training or for validation"
     assert (card["training_cap"]["protects"], cap["protects"]) == ("one training record", "one validation record")
     assert (cap["epsilon"], cap["delta"], cap["noise"]) == (0.6, 1e-6, [60.0])
     assert cap["epsilon_at_cap"] == accounting.epsilon(SCORES, 40, 1e-6)
     assert card["spent"]["released_scores"] == 8
     assert card["validation"]["protected"] is True
     uncovered = {row["assumption"] for row in card["assumptions"] if row["status"] == "not covered"}
-    assert uncovered == {"earlier uses of these records outside this ledger", "test records"}
+    assert uncovered == {"other uses of these records, outside this ledger", "test records"}
     without = cards["total_steps"]  # the control
     assert without["validation_cap"] is None
     assert without["claim"]["covers"]["validation"] is False
@@ -149,7 +149,8 @@ def test_protected_scores_are_covered_and_told(cards: dict[str, dict[str, Any]])
 
 def test_a_user_is_told_with_the_bound_of_what_one_gives(issued_cards: IssuedCards) -> None:
     card = issued_cards["user"][1]
-    assert card["claim"]["unit"] == "one user with all of that user's records, whether they train or validate"
+    unit = "one user with all of that user's records, whether they are used for training or for validation"
+    assert card["claim"]["unit"] == unit
     assert card["claim"]["adjacency"] == "add_or_remove_one_user"
     assert card["records"]["records_per_user"] == 16
     assert any("at most 16 records of a user" in row["why"] for row in card["assumptions"])
@@ -187,8 +188,8 @@ def test_what_every_card_says(cards: dict[str, dict[str, Any]], kind: str) -> No
 
 
 OF_CODE = (
-    "one record moves the clipped sum by at most C",
-    "each sample is computed without the others before the clip",
+    "one record changes the sum of clipped gradients by at most C",
+    "before clipping, each sample is computed without the other samples",
     "no record decides how a trial ends",
 )
 

@@ -18,8 +18,8 @@ ABOVE = replace(C, committed=(7.0, 1e-5), within=False)
 
 def test_the_largest_cap_and_the_largest_total_are_named() -> None:
     said = totals_sentence([A, B, C])
-    assert "each of its 3 blocks" in said
-    assert "at most ε = 8, δ = 0.0002, the largest of their caps" in said
+    assert "each of the 3 blocks" in said
+    assert "at most ε = 8, δ = 0.0002, which is the largest of the caps" in said
     assert "Largest total so far: sales/b, 2 searches, ε = 5, δ = 3e-05" in said
     assert totals_sentence([A]) == A.sentence
 

@@ -93,7 +93,7 @@ def require_delta(delta: float, *, name: str = "delta") -> None:
     if not (is_real_number(delta) and 0 < delta < 1):
         raise InputError(
             "delta-out-of-range",
-            f"`{name}` must be above 0 and below 1 (got {delta!r}). For n records write less than 1/n, such as 1e-6.",
+            f"`{name}` must be above 0 and below 1 (got {delta!r}). For n records, write less than 1/n, such as 1e-6.",
         )
 
 

@@ -26,7 +26,7 @@ from tuner.privacy.accountant.mechanism import is_real_number, require_delta, re
 __all__ = ["MARGIN", "NoisyRecords", "calibrate_release", "gaussian_delta", "smallest_epsilon"]
 
 MARGIN = 1e-13
-"""Absolute loss of double precision in a difference of two probabilities, taken off δ. Measured: below 1e-15."""
+"""Margin for rounding of a difference of two probabilities, subtracted from δ. Measured rounding: below 1e-15."""
 _ROUNDINGS = 200
 
 

@@ -97,7 +97,9 @@ def shift_of(law: RunLaw, delta_of: DeltaOf, *, ratio: tuple[float, float] = (1.
     """
     low, high = ratio
     if not (isfinite(low) and isfinite(high) and 0 < low <= 1 <= high):
-        raise InputError("filter-invalid", f"The ratio must be (c, C) with 0 < c <= 1 <= C (got {ratio!r}).")
+        raise InputError(
+            "filter-invalid", f"The ratio of an adaptive sampler must be (c, C) with 0 < c <= 1 <= C (got {ratio!r})."
+        )
     if law.shape is None:
         if ratio != (1.0, 1.0):
             raise InputError(

@@ -33,7 +33,7 @@ from tuner.privacy.accountant.noisy_records import MARGIN, NoisyRecords, calibra
 __all__ = ["calibrate_shuffled", "clones_delta", "shuffled_delta", "shuffled_epsilon"]
 
 _SPREAD = 12.0
-"""Standard deviations of the number of clones that are summed. The tails beyond are added to δ."""
+"""Range of the number of clones over which is summed, in standard deviations. The tails outside are added to δ."""
 _LARGEST = 700.0  # ε of a shuffled claim; above it, e^ε is no float, and the local claim is taken
 _TRIED = 48
 _PARTS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)

@@ -92,7 +92,7 @@ def calibrate_votes(*, queries: int, answers: int, threshold_share: float, epsil
             return found
     raise InputError(
         "votes-invalid",
-        f"No noise gives ε = {epsilon!r} at δ = {delta!r}. Raise `privacy.epsilon` or `privacy.delta`.",
+        f"No amount of noise gives ε = {epsilon!r} at δ = {delta!r}. Raise `privacy.epsilon` or `privacy.delta`.",
     )
 
 

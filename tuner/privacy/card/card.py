@@ -52,8 +52,8 @@ def build_card(facts: CardFacts, *, state: DatasetState, others: Sequence[Datase
     if given != found.datasets or not whole:
         raise VerificationError(
             "card-block-missing",
-            f"A card of {facts.search!r} must state the totals of {', '.join(found.datasets)}, on each of which the "
-            f"search counts whole (got {', '.join(given)}). Give the states of all its blocks after its first charge.",
+            f"A card of {facts.search!r} must state the total of each block of the search: {', '.join(found.datasets)} "
+            f"(got {', '.join(given)}). Give the states of all these blocks after the search's first charge.",
         )
     subject = Subject(state=state, search=found, facts=facts, others=tuple(others))
     card = {section.name: section.value(subject) for section in SECTIONS}

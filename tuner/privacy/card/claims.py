@@ -32,7 +32,8 @@ NOTHING_CLAIMED = "NOT PRIVATE: nothing is claimed and nothing is charged."
 """First line of a view of a search without privacy."""
 
 PUBLIC_SEARCH = (
-    "Nothing is claimed of this search on records that are declared public. Only what is charged after it has a claim."
+    "This search uses records that are declared public, so nothing is claimed for it. Only a run or search that is "
+    "charged later has a claim."
 )
 """First line of a view of a search on public records."""
 
@@ -40,8 +41,8 @@ PUBLIC_SEARCH = (
 def release_claim(mode: Mode) -> str:
     """Return the sentence about a search on a release."""
     return (
-        f"Trains on a release that was charged before it was drawn ({mode.name}). Its guarantee covers "
-        f"{mode.guarantee}, so no trial and no later search on it is charged."
+        f"This search trains on a release that was charged before it was drawn ({mode.name}). The guarantee covers "
+        f"{mode.guarantee}. So no trial and no later search on the release is charged."
     )
 
 
@@ -113,14 +114,14 @@ class Total:
             counted = so_far if self.searches else "no search that counts"
             return f"The TOTAL of {self.dataset} is VOID: its records were used without protection ({counted})."
         if self.cap is None and not self.searches:
-            return f"{self.dataset} has no cap and no search yet: each search will add to its total. {self.how_to_cap}"
+            return f"{self.dataset} has no cap and no search yet. Each search will add to its total. {self.how_to_cap}"
         if self.cap is None:
-            return f"{self.dataset} has no cap: {so_far} in total, and every search adds to it. {self.how_to_cap}"
+            return f"{self.dataset} has no cap: {so_far} in total. Every new search adds to this. {self.how_to_cap}"
         if not self.within:
-            return f"ALL searches on {self.dataset}: {so_far} in total, above the cap {amounts(*self.cap)}."
+            return f"ALL searches on {self.dataset}: {so_far} in total. This is above the cap {amounts(*self.cap)}."
         if self.order_admits:
-            so_far = f"{_several(self.searches)} so far, admitted by its Rényi order"
-        return f"ALL searches on {self.dataset} together: at most {amounts(*self.cap)}, its cap ({so_far})."
+            so_far = f"{_several(self.searches)} so far, within the cap by its Rényi order"
+        return f"ALL searches on {self.dataset} together: at most {amounts(*self.cap)}, which is the cap ({so_far})."
 
 
 def totals_of_card(budget: Mapping[str, Any]) -> list[Total]:
@@ -140,7 +141,7 @@ def totals_sentence(totals: Sequence[Total]) -> str:
     free = [each for each in totals if not each.void and each.cap is None]
     above = [each for each in totals if not each.void and each.cap is not None and not each.within]
     held = [each for each in totals if not each.void and each.cap is not None and each.within]
-    said = [f"It counts whole on each of its {len(totals)} blocks."]
+    said = [f"The whole claim counts on each of the {len(totals)} blocks."]
     if void:
         said.append(f"The TOTAL of {_names(void)} is VOID: records were used without protection.")
     said += [each.sentence for each in above]
@@ -150,10 +151,10 @@ def totals_sentence(totals: Sequence[Total]) -> str:
     if held:
         caps = [each.cap for each in held if each.cap is not None]
         which = f"each of the other {len(held)} blocks" if len(held) < len(totals) else "each block"
-        which, whose = (held[0].dataset, "its cap") if len(held) == 1 else (which, "the largest of their caps")
+        which, whose = (held[0].dataset, "the cap") if len(held) == 1 else (which, "the largest of the caps")
         most = amounts(max(epsilon for epsilon, _ in caps), max(delta for _, delta in caps))
         worst = max(held, key=lambda each: each.committed)
-        said.append(f"ALL searches on {which} together: at most {most}, {whose}. {_largest(worst)}.")
+        said.append(f"ALL searches on {which} together: at most {most}, which is {whose}. {_largest(worst)}.")
     return " ".join([*said, *(each.how_to_cap for each in free[:1])])
 
 
@@ -162,7 +163,7 @@ def _names(totals: Sequence[Total]) -> str:
 
 
 def _largest(total: Total) -> str:
-    order = ", admitted by its Rényi order" if total.order_admits else ""
+    order = ", within the cap by its Rényi order" if total.order_admits else ""
     return f"Largest total so far: {total.dataset}, {_several(total.searches)}, {amounts(*total.committed)}{order}"
 
 
@@ -210,9 +211,7 @@ def budget_sentence(budget: BudgetView, *, mode: Mode = COMPOSITION, unit: str =
     )
     # A search with hidden runs has no odometer, because it is charged as a whole when it begins.
     return (
-        words
-        if mode.runs_hidden or mode.on_release
-        else f"{words} The amount spent so far (odometer) is not a guarantee."
+        words if mode.runs_hidden or mode.on_release else f"{words} The ε spent so far (odometer) is not a guarantee."
     )
 
 
@@ -235,10 +234,10 @@ def guarantee_words(
         protected: whether validation scores have noise, so that the guarantee covers them.
         planned: whether the search has not begun yet.
     """
-    one = "record, whether it trains or validates" if protected else mode.record
-    outside = "Test scores are" if protected else "Validation and test scores are"
+    one = "training or validation record" if protected else mode.record
+    outside = "test scores" if protected else "validation and test scores"
     return (
         f"The guarantee of ONE search {'will be' if planned else 'is'} its cap: ε = {epsilon:.10g} at "
-        f"δ = {delta:.10g}, add or remove one {'user with all records' if unit == 'user' else one}, for "
-        f"{mode.guarantee}. {outside} outside it."
+        f"δ = {delta:.10g}, for adding or removing one {'user with all their records' if unit == 'user' else one}. It "
+        f"covers {mode.guarantee}. Not covered: {outside}."
     )

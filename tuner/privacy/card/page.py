@@ -43,23 +43,24 @@ def render_markdown(card: Mapping[str, Any]) -> str:
     parts = [
         f"# Privacy card: {plain(claim['search'])}",
         f"**{_statement(claim)}.**",
-        f"**Of {'this' if all(total.cap for total in totals) else 'ONE'} {_what(card)}.** "
+        f"**This claim is for {'this' if all(total.cap for total in totals) else 'ONE'} {_what(card)} only.** "
         f"{plain(totals_sentence(totals))}",
-        f"**Not covered:** {'; '.join(open_ends)}; what the operator sees (whoever runs the search is trusted); "
-        "attacks on floating-point noise and on timing.",
+        f"**Not covered:** {'; '.join(open_ends)}; what the operator sees (the operator runs the search and is "
+        "trusted); attacks that use the rounding of the noise, or the time that computations take.",
         "## What this means",
         *_meaning(card),
         *(alarm for row in _rows(card) for alarm in _alarms(row)),
         "## The numbers",
         "\n".join(_numbers(card)),
-        "Numbers are rounded upward and have 4 significant digits. The claim and every δ are exact. The JSON file next "
-        "to this page has every digit.",
+        "Numbers are rounded upward to 4 significant digits. The claim and every δ are exact. The JSON file next to "
+        "this page has all digits.",
         f"![The pairs of ε and δ that hold for this search; the details list them]({CURVE_FILE})",
-        "Every dot is a pair (ε, δ) that holds for everything that the search may show. Each kind of protected records "
-        "has its own line. The lines only guide the eye.",
+        "Every dot is a pair (ε, δ) that holds for everything that the search may show. Each kind of protected "
+        "records, for training or for validation, has its own line. The lines only connect the dots.",
         "## How to check it",
-        "`tune verify` with this card's JSON file recomputes every number from the ledger, and answers yes or no. It "
-        "also uses a second accountant, which shares no code with the first.",
+        "Run `tune verify` with this card's JSON file. It compares the card with the ledger. A second accountant, "
+        "which shares no code with the first, computes the claims again. The answer is yes, no or not confirmed. "
+        "Values that only the operator knows, such as scores and public sizes, cannot be checked.",
         f"Card hash: `{card_hash(card)}`",
         "## Details for a reviewer",
     ]
@@ -98,24 +99,24 @@ def _meaning(card: Mapping[str, Any]) -> list[str]:
     right = percent((1.0 + delta * math.exp(-epsilon)) / (1.0 + math.exp(-epsilon)))
     one = "user" if user else "record"
     return [
-        f"**What is promised.** Two numbers, ε and δ, bound how much everything that is shown of this search can "
-        f"depend on any one {one}. This holds whatever else the reader knows, and whatever is computed from it later. "
-        f"What the {one}s have in common is not hidden, because a model is made to learn it.",
-        f"**What ε and δ are.** ε bounds how much {unit} can change the odds of anything that is seen: by a factor of "
-        f"at most e^ε, here {odds_factor(epsilon)}. δ is, roughly, the probability that this bound fails: "
+        f"**What is promised.** Two numbers, ε and δ, limit the influence of any one {one} on everything that this "
+        "search shows. This limit holds whatever else a reader knows, and whatever is computed from the results later. "
+        f"What many {one}s have in common is not hidden, because a model is trained to learn this.",
+        f"**What ε and δ are.** ε limits how much one {one} can change the probability of any result: by a factor of "
+        f"at most e^ε, here {odds_factor(epsilon)}. δ is, roughly, the probability that this limit fails: "
         f"{number(delta)}, or 1 in {math.floor(1 / delta + 1e-6)}. Smaller numbers mean better protection. For "
-        f"example, somebody knows all other {one}s, and wants to know whether one more {one} was used. A coin decided "
-        "that, so a guess is right in 50 % of all cases. After seeing all that is shown, a guess is right in at most "
-        f"{right} of all cases. Without protection it could be 100 %. This is a bound for the worst case, not a "
-        "measured attack.",
-        f"**Who is protected.** The unit is {unit}. "
+        f"example, an attacker knows all other {one}s, and guesses whether one more {one} was used. A coin toss "
+        "decided this, so a blind guess is right in 50 % of all cases. After the attacker has seen everything that "
+        f"this search shows, a guess is right in at most {right} of all cases. Without protection, a guess "
+        "could be right in 100 %. This is a limit for the worst case, not the result of a real attack.",
+        f"**Who is protected.** The unit of protection is {unit}. "
         + (
-            f"At most {counted(card['records']['records_per_user'], 'record')} of a user enter any step."
+            f"A training step uses at most {counted(card['records']['records_per_user'], 'record')} of a user."
             if user
-            else "A person who has several records in the data is protected less than these numbers say."
+            else "A person with several records in the data has less protection than these numbers say."
         ),
-        f"**What it covers.** {_extent(card)}",
-        f"**Who may see what.** {_scored(card)}",
+        f"**What the claim covers.** {_extent(card)}",
+        f"**Scores.** {_scored(card)}",
         f"**May be shown:** {plain(card['released'])}.",
         f"**Must not be shown:** {plain(card['kept_from_analysts'])}.",
     ]
@@ -128,8 +129,8 @@ def _extent(card: Mapping[str, Any]) -> str:
         return mode.extent
     scores = "" if card["validation_cap"] is None else f" and {counted(spent['released_scores'], 'score')}"
     so_far = (
-        f"{counted(spent['leased_steps'], 'step')}{scores} in {counted(spent['trials'], 'trial')} had been charged "
-        "when this card was made. The claim depends on the cap alone."
+        f"When this card was made, {counted(spent['leased_steps'], 'step')}{scores} in "
+        f"{counted(spent['trials'], 'trial')} had been charged. The claim depends only on the cap."
     )
     most = allowed_text(card["training_cap"]["filter"]) + _most_scores(card)
     return mode.extent.format(most=most, so_far=so_far)
@@ -147,11 +148,11 @@ def _most_scores(card: Mapping[str, Any]) -> str:
 def _scored(card: Mapping[str, Any]) -> str:
     cap = card["validation_cap"]
     if cap is None:
-        return "Scores are computed on validation and test records without noise, and those records are not protected."
+        return "Scores on validation and test records are computed without noise, so these records are not protected."
     return (
-        "Noise is added to the sum of correct answers in every validation score, so validation records are protected. "
-        f"The standard deviation of this noise is {', '.join(number(noise) for noise in cap['noise'])}. The test score "
-        "is computed without noise, so test records are not protected."
+        "Every validation score has noise, so validation records are protected. The noise is added to the sum of "
+        f"correct answers, and its standard deviation is {', '.join(number(noise) for noise in cap['noise'])}. The "
+        "test score is computed without noise, so test records are not protected."
     )
 
 
@@ -162,9 +163,9 @@ def _alarms(budget: Mapping[str, Any]) -> list[str]:
         committed = epsilon_and_delta(budget["committed_epsilon"], budget["committed_delta"])
         cap = epsilon_and_delta(budget["cap"]["epsilon"], budget["cap"]["delta"])
         said.append(
-            f"**Over the cap of the data set.** The searches on `{plain(budget['dataset'])}` have committed "
-            f"{committed} together. This is more than the owner's cap: {cap}. The claim of this search remains true, "
-            "but no further search may start."
+            f"**Over the cap of the data set.** The caps of all searches on `{plain(budget['dataset'])}` add up to "
+            f"{committed}. This is more than the owner's cap: {cap}. The claim of this search remains true, but no "
+            "further search may start."
         )
     splits = budget["validation_splits"]
     if len(splits) > 1:
@@ -204,8 +205,11 @@ def _total_row(row: Mapping[str, Any], *, block: bool) -> tuple[str, str, str, s
     what = "the sum of the caps of all searches on these records"
     if block:
         cap = row["cap"]
-        held = "no cap" if cap is None else f"its cap: {epsilon_and_delta(cap['epsilon'], cap['delta'])}"
-        void = "; VOID" if row["void"] else ""
-        what = f"the sum of the caps of all searches on it ({row['searches']}); {held}{void}; entry {row['head_seq']}"
+        held = "no cap" if cap is None else f"cap of the block: {epsilon_and_delta(cap['epsilon'], cap['delta'])}"
+        void = "; the total is VOID" if row["void"] else ""
+        what = (
+            f"the sum of the caps of all searches on this block ({row['searches']}); {held}{void}; last ledger entry: "
+            f"{row['head_seq']}"
+        )
     name = f"block {plain(row['dataset'])}" if block else "data set"
     return name, rounded_up(row["committed_epsilon"]), number(row["committed_delta"]), what

@@ -117,20 +117,21 @@ def curve_text(curve: Sequence[Mapping[str, float]]) -> str:
 def blocks_text(blocks: Sequence[Mapping[str, Any]] | None) -> str:
     """Return the blocks on which a search counts, with their totals, and what that rests on, on one line."""
     if blocks is None:
-        return "none: the table is used whole"
+        return "none: the table is used as a whole"
     return (
-        f"{'; '.join(map(_block, blocks))}. The whole (ε, δ) of the search counts on each of them, and the figures "
-        f"below are those of {plain(blocks[0]['dataset'])}. That each record is in one block, which depends on that "
-        "record alone, is the word of the data's owner"
+        f"{'; '.join(map(_block, blocks))}. The whole (ε, δ) of the search counts on each block. The numbers below are "
+        f"those of {plain(blocks[0]['dataset'])}. The owner of the data vouches that each record is in one block, and "
+        "that this block depends on that record alone"
     )
 
 
 def _block(row: Mapping[str, Any]) -> str:
     committed = epsilon_and_delta(row["committed_epsilon"], row["committed_delta"])
     return (
-        f"{plain(row['dataset'])} (cap: {cap_text(row['cap'])}; committed by all searches on it ({row['searches']}): "
-        f"{committed}; within the cap: {plain(row['within_cap'])}; void: {voids_text(row['void'])}; validation splits: "
-        f"{splits_text(row['validation_splits'])}; last ledger entry {row['head_seq']}, {plain(row['head_hash'])})"
+        f"{plain(row['dataset'])} (cap: {cap_text(row['cap'])}; sum of the caps of all searches on it "
+        f"({row['searches']}): {committed}; within the cap: {plain(row['within_cap'])}; void: "
+        f"{voids_text(row['void'])}; validation splits: {splits_text(row['validation_splits'])}; last ledger entry: "
+        f"{row['head_seq']}, with the hash {plain(row['head_hash'])})"
     )
 
 

@@ -20,9 +20,9 @@ def allowed_text(filter: Mapping[str, Any]) -> str:
             return f"at most {counted(filter['step_cap'], 'training step')}"
         case "coupon_book":
             quotas = [counted(coupon["steps"], "step") for coupon in filter["coupons"]]
-            return f"at most {', '.join(quotas)} of {counted(len(quotas), 'kind')}"
+            return f"at most {' and '.join(quotas)} (one quota for each kind of step)"
         case "fixed_order":
-            return f"steps of any kind, up to a Rényi divergence of order {plain(filter['order'])}"
+            return f"steps of any kind, up to a fixed total Rényi divergence of order {plain(filter['order'])}"
         case "sealed":
             return "the best of a hidden number of runs"
         case "one_release":
@@ -60,34 +60,37 @@ class UnitWords:
     split: Mapping[bool, str]
 
 
-_BY_USER = "a public keyed hash of each user decides, so adding a user moves no other user to the other split"
+_BY_USER = (
+    "a public keyed hash of each user decides between training and validation, so adding a user moves no other user"
+)
 UNITS: Mapping[str, UnitWords] = {
     "record": UnitWords(
         training="one training record",
         validating="one validation record",
-        either="one record, whether it trains or validates",
+        either="one record, whether it is used for training or for validation",
         adjacency="add_or_remove_one",
-        adjacency_label="those that differ in one record, which one set has and the other lacks (add_or_remove_one)",
+        adjacency_label="two data sets that differ in one record: one set has it, the other does not "
+        "(add_or_remove_one)",
         protected="training records",
         protected_too="and validation records",
         score="the number of correct answers",
         split={
-            True: "a public keyed hash of each record's published index decides, so adding a record moves no other "
-            "record to the other split",
-            False: "a public keyed hash of each record's content decides, so adding a record moves no other record "
-            "to the other split",
+            True: "a public keyed hash of each record's published index decides between training and validation, so "
+            "adding a record moves no other record",
+            False: "a public keyed hash of each record's content decides between training and validation, so adding a "
+            "record moves no other record",
         },
     ),
     "user": UnitWords(
         training="one user with all of that user's records",
         validating="one user with validation records",
-        either="one user with all of that user's records, whether they train or validate",
+        either="one user with all of that user's records, whether they are used for training or for validation",
         adjacency="add_or_remove_one_user",
-        adjacency_label="those that differ in all records of one user, which one set has and the other lacks "
+        adjacency_label="two data sets that differ in all records of one user: one set has them, the other does not "
         "(add_or_remove_one_user)",
         protected="users with training records",
         protected_too="and users with validation records",
-        score="the sum of one number for each user: the share of the user's records with a correct answer",
+        score="a sum with one number for each user: the share of the user's records with a correct answer",
         split={True: _BY_USER, False: _BY_USER},
     ),
 }

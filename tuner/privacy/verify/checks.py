@@ -81,7 +81,7 @@ def _checks(
         yield Check("ledger chain", ok=False, detail=str(error))
         return
     others = (
-        f". DAMAGED in the same ledger, and no part of this card: {', '.join(map(repr, damaged))}" if damaged else ""
+        f". DAMAGED in the same ledger, but not used by this card: {', '.join(map(repr, damaged))}" if damaged else ""
     )
     yield Check(
         "ledger chain", ok=True, detail=f"every entry has the right hash and follows the ledger's rules{others}"
@@ -117,15 +117,15 @@ def check_recorded(card: Mapping[str, Any], ledger: Ledger) -> Check:
     name, found = "card hash", card_hash(card)
     known = [digest for digest, _, _ in ledger.search_state(card["claim"]["search"]).cards]
     if found in known:
-        return Check(name, ok=True, detail=f"{found} is recorded in the ledger")
+        return Check(name, ok=True, detail=f"the ledger recorded the hash of this card, {found}")
     issued = ", ".join(known) or "no card"
-    return Check(name, ok=False, detail=f"the card's hash is {found}; the ledger recorded {issued}")
+    return Check(name, ok=False, detail=f"the card's hash is {found}, but the ledger recorded {issued}")
 
 
 def _head(name: str, named: tuple[int, str], state: DatasetState) -> Check:
     same = (state.seq, state.head) == named
-    detail = f"the card names entry {named[0]} of the ledger, {named[1]}; "
-    detail += "the ledger has this entry" if same else f"the ledger has entry {state.seq}, {state.head}"
+    detail = f"the card names the ledger entry {named[0]} with the hash {named[1]}, "
+    detail += "which the ledger has" if same else f"but the ledger has the entry {state.seq} with the hash {state.head}"
     return Check(name, ok=same, detail=detail)
 
 
@@ -147,7 +147,7 @@ def _compared(card: Mapping[str, Any], state: DatasetState, others: Sequence[Dat
         name,
         ok=not wrong,
         detail="; ".join(each.detail for each in wrong)
-        or "every number and word is the same as on a card built from the ledger",
+        or "a new card, built from the ledger and from what only the operator knows, has the same numbers and words",
         exact="; ".join(each.exact for each in wrong) or None,
     )
 
@@ -161,7 +161,7 @@ def _division(ledger: Ledger, dataset: str) -> Check:
         if error.code != "ledger-not-granted":
             return Check(name, ok=False, detail=str(error))
         return Check(name, ok=True, detail="not compared: this database role may not read the stored division")
-    return Check(name, ok=True, detail="what the ledger stored is what its entries name")
+    return Check(name, ok=True, detail="the stored division is the one that the ledger's entries name")
 
 
 def check_page(card: Mapping[str, Any], page: str) -> Check:
@@ -170,13 +170,13 @@ def check_page(card: Mapping[str, Any], page: str) -> Check:
     if page == wanted:
         return Check(name, ok=True, detail="every line is the same as on a page rendered from the card")
     pairs = zip(wanted.splitlines(), page.splitlines(), strict=False)
-    gives, says = next(((a, b) for a, b in pairs if a != b), ("the right end", "the same lines, but another end"))
+    gives, says = next(((a, b) for a, b in pairs if a != b), ("the right ending", "a different ending"))
     short_gives, short_says = clipped(gives, says)
     return Check(
         name,
         ok=False,
-        detail=f"the page says {short_says}, and the card gives {short_gives}",
-        exact=f"the page says {says!r}, and the card gives {gives!r}",
+        detail=f"the page says {short_says}, but the card gives {short_gives}",
+        exact=f"the page says {says!r}, but the card gives {gives!r}",
     )
 
 
@@ -187,7 +187,7 @@ def check_picture(card: Mapping[str, Any], picture: str) -> Check:
     """
     name = "card picture"
     if picture == render_svg(card):
-        return Check(name, ok=True, detail="the picture equals one drawn from the card")
+        return Check(name, ok=True, detail="the picture is the same as one drawn from the card")
     missing = next((text for text in picture_numbers(card) if f">{escape(text)}<" not in picture), None)
     if missing is not None:
         return Check(
@@ -199,8 +199,8 @@ def check_picture(card: Mapping[str, Any], picture: str) -> Check:
     return Check(
         name,
         ok=True,
-        detail="not compared: the picture has the card's numbers, but this version of matplotlib draws it differently. "
-        "Only the numbers on the card count",
+        detail="not compared: this version of matplotlib draws the picture differently. The picture shows the numbers "
+        "of the card, and only the card's numbers count",
     )
 
 

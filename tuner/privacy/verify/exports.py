@@ -51,14 +51,14 @@ def require_unchanged(
         failed = next((check for check in _checks(card, ledger, folder, names, page=page) if not check.ok), None)
         found = None if failed is None else f"{failed.name}: {failed.detail}"
     except (LedgerError, KeyError, TypeError, AttributeError, ValueError, OSError) as error:
-        found = str(error) if isinstance(error, LedgerError) else f"{CARD_FILE} is no complete privacy card"
+        found = str(error) if isinstance(error, LedgerError) else f"{CARD_FILE} is not a complete privacy card"
     except TunerError as error:
         found = error.message
     if found is not None:
         raise InputError(
             "export-changed",
-            f"{folder} is not as `tune export` wrote it ({found}). Restore the folder from a copy, or export the "
-            "trial again. To train a changed configuration, copy experiment.yaml to another folder.",
+            f"{folder} differs from what `tune export` wrote ({found}). Restore the folder from a copy, or export "
+            "the trial again. To train a changed configuration, copy experiment.yaml to another folder.",
         )
     return card
 

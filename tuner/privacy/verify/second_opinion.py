@@ -25,7 +25,7 @@ Chain = Sequence[tuple[str, Mapping[str, Any]]]
 """(kind, body) of each entry of one data set, oldest first."""
 
 _TOLERANCE = 1e-9
-_ANSWERS = {True: "yes", False: "no", None: "there is no cap"}
+_ANSWERS = {True: "yes", False: "no", None: "no cap"}
 _PRV_POINTS = 8_000_000
 """Largest number of grid points for the PRV accountant of Opacus. So many points need about a gigabyte of memory."""
 
@@ -72,7 +72,7 @@ def _blocks(
         yield Check(
             "every block is on the card",
             ok=named == wanted,
-            detail=f"the card has a row for {', '.join(named)}; by the ledger the search counts on {', '.join(wanted)}",
+            detail=f"the card has rows for {', '.join(named)}; in the ledger the search counts on {', '.join(wanted)}",
         )
     for row in rows or ():
         if row["dataset"] in chains:
@@ -84,8 +84,8 @@ def _blocks(
         yield Check(
             f"claim on block {block}",
             ok=len(mirrors) == len(whole) == 1,
-            detail=f"the search's whole claim is {'' if len(whole) == 1 else 'NOT '}committed there"
-            + ("" if len(mirrors) == 1 else f", by {len(mirrors)} entries instead of one"),
+            detail=f"the whole claim of the search is {'' if len(whole) == 1 else 'NOT '}counted on this block"
+            + ("" if len(mirrors) == 1 else f", in {len(mirrors)} entries instead of one"),
         )
 
 
@@ -107,15 +107,15 @@ def _total(name: str, row: Mapping[str, Any], chain: Chain) -> Iterator[Check]:
     yield Check(
         f"{name}, its cap",
         ok=stated == cap and (row["within_cap"] == fits if judged else True),
-        detail=f"the cap is {_cap_text(stated)} on the card and {_cap_text(cap)} in the ledger; is the total within "
-        f"it? the card: {by_card}; by the sums: {by_sums if judged else 'not decided'}",
+        detail=f"the cap is {_cap_text(stated)} on the card and {_cap_text(cap)} in the ledger; whether the total is "
+        f"within the cap: {by_card} on the card, {by_sums if judged else 'not decided'} by the sums in the ledger",
     )
     void, voids = voided(chain), [(each["use"], each["why"]) for each in row["void"]]
     yield Check(
         f"{name}, void or not",
         ok=voids == void,
-        detail=f"the card says that it is {'void' if voids else 'not void'}; by a recount of the ledger it is "
-        f"{'void' if void else 'not void'}",
+        detail=f"the total is {'void' if voids else 'not void'} on the card, and {'void' if void else 'not void'} by a "
+        "recount of the ledger",
     )
 
 
@@ -133,10 +133,10 @@ def _kept(name: str, cap: Mapping[str, Any], found: Counted, claim: Mapping[str,
     kept = within(body, found.steps(name))
     holds = cap["epsilon_at_cap"] <= cap["epsilon"] <= claim["epsilon"] and cap["delta"] <= claim["delta"]
     once = found.begun == (1 if body["kind"] in {"sealed", "one_release", "voted_labels"} else 0)
-    begun = f"; the search was charged as a whole {found.begun} times" if found.begun or not once else ""
+    begun = f"; entries that charge the search as a whole: {found.begun}" if found.begun or not once else ""
     costs = (cap["epsilon_at_cap"], cap["epsilon"], claim["epsilon"])
     charged = kept.why.replace("steps", "scores") if name == "validation" else kept.why
-    text = "the filter allows ε = {}, the cap is ε = {} and the claim ε = {}; " + charged + begun
+    text = "the filter allows ε = {}, the cap is ε = {} and the claim is ε = {}; " + charged + begun
     return Check(
         f"cap of {name}",
         ok=bool(kept.ok) and holds and once,
@@ -162,7 +162,7 @@ def _recomputed(name: str, cap: Mapping[str, Any], body: Mapping[str, Any]) -> I
         yield Check(check_name, ok=True, detail=f"{len(rows)} pairs confirmed")
         return
     delta, first = bad[0]
-    at = f"{len(bad)} of {len(rows)} pairs, first at δ = {short(delta)}"
+    at = f"{len(bad)} of {len(rows)} pairs are not confirmed, the first at δ = {short(delta)}"
     ok = False if any(check.ok is False for _, check in bad) else None
     yield Check(check_name, ok=ok, detail=f"{at}: {first.detail}", exact=f"{at}: {first.exact}")
 
@@ -176,7 +176,7 @@ def _single_runs(card: Mapping[str, Any], found: Counted) -> Iterator[Check]:
     run = (winner["sample_rate"], winner["noise_multiplier"], winner["steps"])
     if body["kind"] == "sealed":
         made = may_make(body, run)
-        detail = f"the search was {'' if made else 'not '}charged for this run or a longer run"
+        detail = f"the search was {'' if made else 'not '}charged for this run or for a longer one"
         yield Check("exported run was charged", ok=made, detail=detail)
     yield _steps("independent accountant, one run", winner["single_run_epsilon"], [run], delta)
     if body["kind"] in {"total_steps", "coupon_book"}:
@@ -191,8 +191,8 @@ def _release(card: Mapping[str, Any], found: Counted) -> Check:
     return Check(
         "release was charged and stored once",
         ok=found.begun == 1 and found.stored == [said] and card["winner"]["single_run_epsilon"] <= found.epsilon,
-        detail=f"the card names the release {short(said)}; by a recount of the ledger, {found.begun} were charged and "
-        f"{', '.join(map(short, found.stored)) or 'none'} stored",
+        detail=f"the card names the release {short(said)}; by a recount of the ledger, charged releases: "
+        f"{found.begun}, stored releases: {', '.join(map(short, found.stored)) or 'none'}",
     )
 
 

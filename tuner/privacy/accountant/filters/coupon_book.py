@@ -30,9 +30,9 @@ class CouponBook(FixedParts):
     label: ClassVar[str] = (
         "a quota of steps for each of several mechanisms (a coupon book); any trial may use any steps that are left"
     )
-    accounting: ClassVar[str] = "pessimistic privacy loss distribution (connect-the-dots) of all quotas composed"
+    accounting: ClassVar[str] = "all quotas composed, by a pessimistic privacy loss distribution (connect-the-dots)"
     assumption: ClassVar[tuple[str, str]] = (
-        "every step counts against the quota of its (sample_rate, noise_multiplier)",
+        "each step is counted in the quota of its sample rate and noise multiplier",
         "the quotas were fixed when the search was opened",
     )
     quotas: tuple[Part, ...]

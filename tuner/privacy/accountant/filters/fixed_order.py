@@ -36,10 +36,10 @@ class FixedOrder(Filter):
     """
 
     kind: ClassVar[str] = "fixed_order"
-    label: ClassVar[str] = "a cap on the sum of all steps' Rényi divergences at one order; any mechanism is allowed"
+    label: ClassVar[str] = "a cap on the total Rényi divergence of all steps at one order; any mechanism is allowed"
     accounting: ClassVar[str] = "a Rényi filter at one order that was fixed before the search, converted to (ε, δ)"
     assumption: ClassVar[tuple[str, str]] = (
-        "one Rényi order, fixed before the search",
+        "one Rényi order is used, which was fixed before the search",
         "the order was fixed when the search was opened, and no other order is used",
     )
     order: float

@@ -34,17 +34,17 @@ class OneRelease(ChargedWhole):
     label: ClassVar[str] = "one noisy copy of the records, drawn once"
     accounting: ClassVar[str] = (
         "the exact privacy profile of the Gaussian mechanism on the clipped features and of randomised response on the "
-        "label, as one mechanism; if the order of the rows is used, the smaller of this ε and of the one by clones "
+        "label, as one mechanism; if the claim uses the order of the rows, the smaller of this ε and the ε by clones "
         "(Feldman, McMillan and Talwar 2021)"
     )
     assumption: ClassVar[tuple[str, str]] = (
-        "the release is charged before it is drawn, and drawn once",
-        "the ledger has one entry for the charge and one for the checksum of what was drawn, and refuses others",
+        "the release is charged before it is drawn, and it is drawn once",
+        "the ledger has one entry for the charge and one for the checksum of the drawn release, and refuses others",
     )
     mode: ClassVar[str] = "release"
     mechanism_label: ClassVar[str] = (
-        "each record once: its features are clipped to the norm clip and get Gaussian noise of the standard deviation "
-        "noise; its label goes through randomised response with label_epsilon"
+        "each record is used at most once: its features are clipped to a norm (clip) and get Gaussian noise (noise is "
+        "its standard deviation); its label goes through randomised response (with ε = label_epsilon)"
     )
     charged_thing: ClassVar[str] = "a release is"
     randomiser: NoisyRecords

@@ -28,10 +28,12 @@ class TotalSteps(FixedParts):
 
     kind: ClassVar[str] = "total_steps"
     label: ClassVar[str] = "a cap on the total number of steps; all trials use one mechanism"
-    accounting: ClassVar[str] = "pessimistic privacy loss distribution (connect-the-dots) of the cap on total steps"
+    accounting: ClassVar[str] = (
+        "all allowed steps composed, by a pessimistic privacy loss distribution (connect-the-dots)"
+    )
     assumption: ClassVar[tuple[str, str]] = (
-        "one (sample_rate, noise_multiplier) for all trials",
-        "the pair was fixed when the search was opened",
+        "all trials have one sample rate and one noise multiplier",
+        "both were fixed when the search was opened",
     )
     mechanism: SampledGaussian
     step_cap: int

@@ -31,16 +31,17 @@ class VotedLabels(ChargedWhole):
     kind: ClassVar[str] = "voted_labels"
     label: ClassVar[str] = "labels that teachers voted for, drawn once"
     accounting: ClassVar[str] = (
-        "the exact privacy profile of the Gaussian mechanism that dominates all tests and answers together, for all "
-        "votes alike; an ε given the votes would depend on them, so it would not be private, and is not used"
+        "the exact privacy profile of one Gaussian mechanism that bounds all tests and answers together, whatever the "
+        "votes are; an ε computed from the votes is not used, because it would not be private"
     )
     assumption: ClassVar[tuple[str, str]] = (
-        "tests and answers are limited in number, and charged before they are drawn",
-        "the labels are charged whole, once, before a vote is read; the numbers of tests and answers are fixed before",
+        "the numbers of tests and answers are limited, and both are charged before they are drawn",
+        "all labels are charged at once, before a vote is read; the two numbers are fixed before that",
     )
     mode: ClassVar[str] = "votes"
     mechanism_label: ClassVar[str] = (
-        "one Gaussian mechanism per test, on the largest count of a query, and one per answer, on all its counts"
+        "one Gaussian mechanism for each test, on the largest count of votes for an input, and one for each answer, on "
+        "all counts of the input"
     )
     charged_thing: ClassVar[str] = "voted labels are"
     noise: VotingNoise

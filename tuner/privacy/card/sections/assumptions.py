@@ -19,7 +19,8 @@ __all__ = ["ASSUMPTIONS", "NOT_PROVED"]
 _ENGINE = "holds: enforced by the engine, tested"
 _LEDGER = "holds: enforced by the ledger, tested"
 _BOTH = "holds: enforced by the engine and the ledger, tested"
-_RAISING = "a record that raises an error adds a zero gradient, or counts as a wrong answer"
+_RAISING = "if a record makes the code raise an error, the record adds a zero gradient, or counts as a wrong answer"
+_ROUNDED = "floating-point numbers are not exactly Gaussian"
 _ASSUMED, _NOT_COVERED = "assumed", "not covered"
 
 Assumption = tuple[str, str, str]
@@ -45,18 +46,26 @@ def _of_steps(subject: Subject) -> list[Assumption]:
         "a hash chooses these records, independently of other users"
     )
     return [
-        ("batches are Poisson samples at sample_rate", _ENGINE, f"{unit}s are drawn by index; batches may be empty"),
         (
-            f"one {unit} moves the clipped sum by at most C",
+            "each batch is a Poisson sample at the sample rate",
+            _ENGINE,
+            f"each {unit} is drawn by its index, independently of the others; a batch may be empty",
+        ),
+        (
+            f"one {unit} changes the sum of clipped gradients by at most C",
             _ENGINE if _comes_with_us(subject) else _ASSUMED,
-            f"{clipped}; it holds only if the next two assumptions do",
+            f"{clipped}; this also needs the assumptions below on single samples and on how a trial ends",
         ),
         *_of_probes(subject),
         *_of_code(subject),
         *_of_start(subject),
         *_of_device(subject),
-        ("the normaliser is public", public if facts.public_size_is_public else _ASSUMED, "expected batch size"),
-        ("noise is Gaussian and fresh", _ASSUMED, f"{GENERATOR}; floating-point numbers are not exactly Gaussian"),
+        (
+            "the number by which a sum over records is divided is public",
+            public if facts.public_size_is_public else _ASSUMED,
+            "the expected batch size",
+        ),
+        ("the noise is Gaussian, and drawn anew each time", _ASSUMED, f"{GENERATOR}; {_ROUNDED}"),
         (subject.search.filter.assumption[0], _LEDGER, subject.search.filter.assumption[1]),
     ]
 
@@ -64,28 +73,35 @@ def _of_steps(subject: Subject) -> list[Assumption]:
 def _of_votes(subject: Subject) -> list[Assumption]:
     return [
         (
-            "one record moves the votes of at most one teacher",
+            "one record changes the votes of at most one teacher",
             _ASSUMED,
-            "each record must have trained one teacher only, and removing it must move no other record to another "
-            "teacher; neither the settings of the teachers nor those of the votes may depend on other records or on "
-            "the votes; the votes come as a file, so this is not checked",
+            "each record must train one teacher only, and removing it must move no other record to another teacher; a "
+            "teacher and its settings must depend on its own records only; the settings of the tests and answers must "
+            "depend on no record and no vote; none of this is checked, because the votes come as a file",
         ),
         (
             "a teacher has one vote on each input",
             _ENGINE,
             "the counts of each input add up to the public number of teachers, or no label is drawn",
         ),
-        ("the inputs that the teachers voted on are public", _ASSUMED, "the data set declares them, and its test set"),
-        ("noise is Gaussian and fresh", _ASSUMED, f"{GENERATOR}; floating-point numbers are not exactly Gaussian"),
+        (
+            "the inputs that the teachers voted on are public",
+            _ASSUMED,
+            "the data set declares that these inputs and its test set are public",
+        ),
+        ("the noise is Gaussian, and drawn anew each time", _ASSUMED, f"{GENERATOR}; {_ROUNDED}"),
         (subject.search.filter.assumption[0], _LEDGER, subject.search.filter.assumption[1]),
-        ("what is computed from the labels reads no vote", _ENGINE, "students get the stored labels, and no vote"),
+        ("computations on the labels read no vote", _ENGINE, "students get the stored labels, and no vote"),
     ]
 
 
 def _of_minimum(subject: Subject) -> list[Assumption]:
-    proof = "it is dominated by one Gaussian mechanism (docs/guarantees.md, A perturbed minimum, A perturbed objective)"
+    proof = (
+        "it costs at most as much as one Gaussian mechanism (docs/guarantees.md: A perturbed minimum, A perturbed "
+        "objective)"
+    )
     return [
-        ("a step is one perturbed minimum over all records, at sample rate 1", _ENGINE, proof),
+        ("a step computes one perturbed minimum over all records, at sample rate 1", _ENGINE, proof),
         (
             "the loss is convex and smooth, and its L2 coefficient is above 0",
             _ENGINE,
@@ -94,16 +110,16 @@ def _of_minimum(subject: Subject) -> list[Assumption]:
         (
             "the solver stops near the minimum",
             _ENGINE,
-            "it checks the gradient, whose rounding is covered by a factor of 2, and the noise covers the distance",
+            "it checks the gradient, with a factor of 2 for rounding; the noise covers the distance to the minimum",
         ),
         (
-            "the normaliser is public",
+            "the number by which a sum over records is divided is public",
             "holds: the experiment file sets it, and it does not depend on the number of records in the data"
             if subject.facts.public_size_is_public
             else _ASSUMED,
             "the public number of records",
         ),
-        ("noise is Gaussian and fresh", _ASSUMED, f"{GENERATOR}; floating-point numbers are not exactly Gaussian"),
+        ("the noise is Gaussian, and drawn anew each time", _ASSUMED, f"{GENERATOR}; {_ROUNDED}"),
         (subject.search.filter.assumption[0], _LEDGER, subject.search.filter.assumption[1]),
     ]
 
@@ -113,23 +129,24 @@ def _of_release(subject: Subject) -> list[Assumption]:
         return _of_votes(subject)
     return [
         (
-            "the features of a record are clipped before noise, each record by itself",
+            "the features of each record are clipped separately, before noise is added",
             _ENGINE,
-            "a record that is not finite counts as zeros",
+            "if a value of a record is not finite, all its features count as zeros",
         ),
         (
             "the number of rows is public",
             "holds: the experiment file sets it, and it does not depend on the number of records in the data"
             if subject.facts.public_size_is_public
             else _ASSUMED,
-            "missing records are filled up by rows without a record; of too many, a random choice is used",
+            "if there are fewer records than rows, rows without a record fill the rest; if there are more, a random "
+            "choice of the records is used",
         ),
-        ("noise is Gaussian and fresh", _ASSUMED, f"{GENERATOR}; floating-point numbers are not exactly Gaussian"),
+        ("the noise is Gaussian, and drawn anew each time", _ASSUMED, f"{GENERATOR}; {_ROUNDED}"),
         (subject.search.filter.assumption[0], _LEDGER, subject.search.filter.assumption[1]),
         (
-            "what is computed from the release reads no training record",
+            "computations on the release read no training record",
             _ENGINE,
-            "trials get the stored release in the place of the records",
+            "trials get the stored release instead of the records",
         ),
     ]
 
@@ -139,9 +156,9 @@ def _of_probes(subject: Subject) -> list[Assumption]:
         return []
     return [
         (
-            f"one {subject.search.unit} moves the loss probes by at most their sensitivity",
+            f"one {subject.search.unit} changes the loss probes by at most their sensitivity",
             _ENGINE if _comes_with_us(subject) else _ASSUMED,
-            "the differences of its losses are clipped, and one that is not finite adds 0",
+            "the differences of its losses are clipped, and a difference that is not finite counts as 0",
         )
     ]
 
@@ -155,7 +172,7 @@ def _of_code(subject: Subject) -> list[Assumption]:
     if _comes_with_us(subject):
         return [
             (
-                "each sample is computed without the others before the clip",
+                "before clipping, each sample is computed without the other samples",
                 _ENGINE,
                 "the model and the method come with dp-tuner",
             ),
@@ -168,11 +185,11 @@ def _of_code(subject: Subject) -> list[Assumption]:
         if details.get(what) not in ours
     ]
     tested = (
-        f"the user's own code, which does not come with dp-tuner: {' and '.join(own)}; it was tested on public inputs, "
-        "which cannot find every dependence"
+        f"{' and '.join(own)}: the user's own code, which does not come with dp-tuner; it was tested on public inputs, "
+        "but such tests cannot find every dependence between samples"
     )
     return [
-        ("each sample is computed without the others before the clip", _ASSUMED, tested),
+        ("before clipping, each sample is computed without the other samples", _ASSUMED, tested),
         ("no record decides how a trial ends", _ASSUMED, f"{_RAISING}; {crash}"),
     ]
 
@@ -190,8 +207,8 @@ def _of_device(subject: Subject) -> list[Assumption]:
     if subject.search.details.get("device") != "cuda":
         return []
     why = (
-        "the trials ran on a GPU; all passes have one public shape and all products have all digits of float32, but no "
-        "real GPU has confirmed that a record then rounds the same whichever records are in the pass"
+        "the trials ran on a GPU; all passes have one public shape, and products are computed in full float32; but no "
+        "test on a real GPU has shown that the other records of a pass do not change how a record is rounded"
     )
     return [("rounding on the GPU stays within what the noise covers", _ASSUMED, why)]
 
@@ -217,7 +234,7 @@ def _of_charging(subject: Subject) -> list[Assumption]:
             (
                 "configurations are drawn from a fixed distribution",
                 _ENGINE,
-                "random search with the operating system's generator; for a sampler that learns, the claim is larger",
+                "random search with the operating system's generator; for a sampler that learns, ε is larger",
             ),
             ("only the winner is released", _ASSUMED, OPERATOR_TRUST),
         ]
@@ -237,9 +254,9 @@ def _of_charging(subject: Subject) -> list[Assumption]:
     if found.validation is not None:
         rows += [
             (
-                "adding a record does not move another record to the other split",
+                "adding a record moves no other record between training and validation",
                 _ENGINE,
-                "a keyed hash of each record, or of its published index, decides its split",
+                "a keyed hash of each record, or of its published index, decides between training and validation",
             ),
             (
                 "every score was charged before its noise was drawn",
@@ -269,7 +286,7 @@ def _of_records(subject: Subject) -> list[Assumption]:
         *rows,
         ("preprocessing does not depend on private records", _ASSUMED, subject.facts.preprocessing),
         ("the operator hides checkpoints, logs, records and noise from others", _ASSUMED, OPERATOR_TRUST),
-        ("earlier uses of these records outside this ledger", _NOT_COVERED, "the ledger cannot know about them"),
+        ("other uses of these records, outside this ledger", _NOT_COVERED, "the ledger cannot know about them"),
         (scored, _NOT_COVERED, "the guarantee does not cover scores on these records"),
     ]
 
@@ -278,13 +295,15 @@ def _row(row: Mapping[str, Any]) -> str:
     return f"**{plain(row['assumption'])}**: {plain(row['status'])} ({plain(row['why'])})"
 
 
-ASSUMPTIONS = CardSection(name="assumptions", title="Assumptions, and the reason for each", value=_value, row=_row)
+ASSUMPTIONS = CardSection(
+    name="assumptions", title="Assumptions, their status, and the reason for it", value=_value, row=_row
+)
 NOT_PROVED = CardSection(
     name="not_proved",
     title="Not proved",
     value=lambda _: [
-        "the code does what this card says: it was tested against references, but not formally verified",
-        "rounding in the accountant stays within the margin subtracted from delta: the margin was measured, not proved",
+        "the code does what this card says: the code was tested against references, but not formally verified",
+        "the margin subtracted from δ covers rounding in the accountant: the margin was measured, not proved",
         f"the ledger is complete: {OPERATOR_TRUST}; the hash chain reveals changed entries, but not entries that were "
         "never written",
     ],

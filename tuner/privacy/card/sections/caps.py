@@ -26,25 +26,25 @@ _FIELDS = {
     "delta": Field("δ"),
     "mechanism": Field("mechanism"),
     "noise": Field("standard deviation of the noise of a score, in correct answers"),
-    "filter": Field("what is allowed (steps: sample rates, noise in units of the clipping norm, numbers of steps)"),
-    "planned": Field("what the steps were planned for"),
-    "epsilon_at_cap": Field("ε of all that is allowed"),
+    "filter": Field("what the cap allows (the noise multiplier of steps is in units of the clipping norm)"),
+    "planned": Field("runs for which the steps were planned"),
+    "epsilon_at_cap": Field("ε of everything that the cap allows"),
     "discretisation_error": Field(
         "estimated amount by which the accountant's grid makes this ε too large", _estimate_text
     ),
     "joint": Field("both caps together"),
-    "curve": Field("ε of all that is allowed, at other values of δ", curve_text),
+    "curve": Field("ε of everything that the cap allows, at each δ of the curve", curve_text),
 }
 
 _TWO_RELEASES = (
-    "A step with the schedule gen makes two Gaussian releases on one Poisson sample: the clipped sum of gradients with "
-    "the noise g, and the loss probes with the noise l, each in units of its sensitivity. They cost what one release "
-    "with the noise (g^-2 + l^-2)^(-1/2) costs, which is the noise that is charged"
+    "A step with the schedule gen makes two Gaussian releases on one Poisson sample: the sum of clipped gradients with "
+    "the noise g, and the loss probes with the noise l, each in units of its sensitivity. Both together cost as much "
+    "as one release with the noise (g^-2 + l^-2)^(-1/2), and that noise is charged"
 )
 
 _MINIMUM = (
-    "A step is one perturbed minimum of a convex loss over all records. It reveals no more than this mechanism does at "
-    "sample rate 1"
+    "A step computes one perturbed minimum of a convex loss over all records. A step costs at most as much as this "
+    "mechanism at sample rate 1"
 )
 
 
@@ -73,7 +73,7 @@ def _training(subject: Subject) -> dict[str, Any]:
     runs, steps = found.details.get("full_runs"), found.details.get("steps_per_trial")
     if runs is None:
         return values
-    return values | {"planned": f"{runs:g} whole runs of at most {steps} steps, which trials reserve rung by rung"}
+    return values | {"planned": f"{runs:g} whole runs of at most {steps} steps each; trials reserve steps rung by rung"}
 
 
 def _validation(subject: Subject) -> dict[str, Any] | None:
@@ -85,8 +85,8 @@ def _validation(subject: Subject) -> dict[str, Any] | None:
         "mechanism": f"Gaussian noise, added to each released score. Without noise, the score is {subject.unit.score}; "
         f"one {found.unit} changes it by at most 1",
         "noise": sorted({mechanism.noise_multiplier for mechanism in found.validation.filter.mechanisms}),
-        "joint": "a record is either a training or a validation record, and adding it moves no other record; so the "
-        "larger of the two caps holds for it, not the sum of the caps",
+        "joint": "each record is either a training or a validation record, and adding a record moves no other record. "
+        "So the larger of the two caps holds for a record, not the sum of the caps",
     }
 
 
@@ -100,18 +100,18 @@ def _spent(subject: Subject) -> dict[str, Any]:
     found = subject.search
     if subject.mode.on_release:
         return {
-            "label": "the whole claim: the release was charged before it was drawn. What is computed from it adds "
-            "nothing, so no number of trials is counted"
+            "label": "the whole claim: it was charged before the release was drawn. Computations on the release cost "
+            "nothing, so trials are not counted"
         }
     if subject.mode.runs_hidden:
         return {
-            "label": "not shown: the number of steps or trials of a sealed search would reveal its number of runs. The "
-            "complete search was charged before its first run"
+            "label": "not shown, because the number of steps or trials would reveal the number of runs of a sealed "
+            "search. The whole search was charged before its first run"
         }
     odometer = read_search(found)
     leased = sorted(found.training.leased.items())
     return {
-        "label": "ODOMETER, not a guarantee, because scores decided how many steps were taken; "
+        "label": "ODOMETER (an estimate), not a guarantee, because scores decided how many steps were taken; "
         f"{LABEL.rpartition(': ')[2]}",
         "leased_steps": found.leased_steps,
         "trials": len(found.trials),
@@ -130,7 +130,7 @@ SPENT = CardSection(
         "label": Field("what it is"),
         "leased_steps": Field("steps charged"),
         "trials": Field("trials"),
-        "mechanisms": Field("kinds of these steps"),
+        "mechanisms": Field("mechanisms of these steps"),
         "epsilon_spent": Field("ε of these steps"),
         "released_scores": Field("scores released"),
         "epsilon_spent_on_validation": Field("ε of these scores"),

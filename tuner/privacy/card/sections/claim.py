@@ -11,7 +11,7 @@ from tuner.privacy.modes import MODES
 
 __all__ = ["CLAIM"]
 
-_WHOLE = "guaranteed: the claim"
+_WHOLE = "guaranteed: this is the claim"
 _MODES = {mode.name: mode.label for mode in MODES.values()}
 _ADJACENCIES = {unit.adjacency: unit.adjacency_label for unit in UNITS.values()}
 
@@ -22,18 +22,18 @@ def _value(subject: Subject) -> dict[str, Any]:
     claim = {"epsilon": found.epsilon, "delta": found.delta}
     single = {"epsilon": subject.single_run_epsilon, "delta": found.delta}
     if mode.on_release:
-        tuning = {"epsilon": 0.0, "delta": 0.0, "status": "guaranteed: the trials read the release and no record"}
+        tuning = {"epsilon": 0.0, "delta": 0.0, "status": "guaranteed: the trials read only the release"}
         model = {**claim, "status": _WHOLE}
     elif mode.searches_public:
-        tuning = {"epsilon": 0.0, "delta": 0.0, "status": "assumed: searched on records declared public"}
+        tuning = {"epsilon": 0.0, "delta": 0.0, "status": "assumed: it used records declared public"}
         model = {**claim, "status": _WHOLE}
     else:
         tuning = {**claim, "status": "guaranteed: included in the claim, not added to it"}
         model = {**single, "status": _of_model(subject)}
     also = f" {unit.protected_too}" if protected else ""
     return {
-        "statement": f"({found.epsilon!r}, {found.delta!r})-differential privacy for the {unit.protected}{also}, for "
-        f"{mode.covers}",
+        "statement": f"({found.epsilon!r}, {found.delta!r})-differential privacy for the {unit.protected}{also}. The "
+        f"guarantee covers {mode.covers}",
         "search": found.search,
         "dataset": found.dataset,
         **claim,
@@ -47,7 +47,7 @@ def _value(subject: Subject) -> dict[str, Any]:
         "law_of_the_number_of_runs": found.filter.law_facts(found.epsilon)
         or "not applicable: the number of trials is shown"
         + (", and they cost nothing" if mode.on_release else ", and all trials are charged"),
-        "views": {"release": "covered", "analyst": "covered", "operator": "not covered: trusted"},
+        "views": {"release": "yes", "analyst": "yes", "operator": "no: the operator is trusted"},
         "accounting": found.filter.accounting,
     }
 
@@ -55,8 +55,8 @@ def _value(subject: Subject) -> dict[str, Any]:
 def _of_model(subject: Subject) -> str:
     """Return why the ε of the exported trial's steps is no guarantee. A sealed search hides whether it had one run."""
     if not subject.mode.runs_hidden and len(subject.search.trials) == 1:
-        return "NOT a guarantee: the ε of the only trial's steps; the search might have taken all that its cap allows"
-    return "NOT a guarantee: the model was chosen from several; see the exported trial"
+        return "NOT a guarantee: only one trial was charged, but the search might have taken all steps of its cap"
+    return "NOT a guarantee: the model was chosen from several; see the section on the exported trial"
 
 
 CLAIM = CardSection(
@@ -74,14 +74,15 @@ CLAIM = CardSection(
         "model_alone": Field("the model alone, as if nothing had been tuned"),
         "unit": Field("unit of protection"),
         "adjacency": Field(
-            "data sets that must be hard to tell apart", lambda name: _ADJACENCIES.get(name, plain(name))
+            "data sets whose results must be hard to tell apart", lambda name: _ADJACENCIES.get(name, plain(name))
         ),
         "covers": Field("what the guarantee covers"),
         "views": Field(
-            "readers against whom the guarantee protects (analysts see what is shown, the operator sees everything)"
+            "whether the guarantee holds against each group of readers (release: readers of the exported files; "
+            "analyst: readers of everything that may be shown; operator: whoever runs the search and sees everything)"
         ),
         "mode": Field("how trials are charged", lambda name: _MODES.get(name, plain(name))),
-        "law_of_the_number_of_runs": Field("distribution of the random, hidden number of trials"),
+        "law_of_the_number_of_runs": Field("distribution of the number of trials, if the number is hidden"),
         "accounting": Field("how ε is computed"),
     },
 )

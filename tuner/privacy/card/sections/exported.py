@@ -29,8 +29,8 @@ SCHEMA = CardSection(name="schema", title="Format of the card", value=lambda _: 
 
 
 _WARM_START = (
-    "if it is the committed run: from the weights of another trial of this search. That trial's steps are charged too, "
-    "and the claim covers them; the ε of this run alone does not count them"
+    "if this trial is the committed run, it started from the weights of another trial of this search. The claim covers "
+    "the steps of that other trial, but the ε of this run alone does not count them"
 )
 
 
@@ -68,7 +68,7 @@ def _releases(mechanism: SampledGaussian, subject: Subject) -> list[dict[str, An
         share = fixed if isinstance(fixed, float) else parameters.get(f"schedule.{GEN}.probe_share")
     number = isinstance(share, float) and 0 < share < 1
     noise = noise_split(mechanism.noise_multiplier, probe_share=share if number else None)
-    what = "perturbed minimum" if subject.search.details.get("method") in MINIMA else "clipped sum of gradients"
+    what = "perturbed minimum" if subject.search.details.get("method") in MINIMA else "sum of clipped gradients"
     releases = [{"release": what, "noise_multiplier": noise.gradient}]
     if noise.probe is not None:
         releases.append({"release": "loss probes", "noise_multiplier": noise.probe})
@@ -82,11 +82,11 @@ WINNER = CardSection(
     fields={
         "label": Field("what it is"),
         "trial": Field("trial"),
-        "starts_from": Field("weights at its start"),
+        "starts_from": Field("initial weights"),
         "sample_rate": Field("sample rate (probability that a unit is in a batch)"),
         "noise_multiplier": Field("noise multiplier (standard deviation of the noise, in units of the clipping norm)"),
         "releases": Field(
-            "what a step releases (together it costs as much as one release with the noise multiplier above)"
+            "what one step releases (all of it costs as much as one release with the noise multiplier above)"
         ),
         "steps": Field("charged steps"),
         "single_run_epsilon": Field("ε of these steps"),
@@ -134,7 +134,7 @@ CONFIGURATION = CardSection(
     fields={
         "method": Field("training method"),
         "model": Field("model"),
-        "starting_weights": Field("weights from which every training starts"),
+        "starting_weights": Field("initial weights of the trials"),
         "frozen_layers": Field("layers that are not trained"),
         "batch_size_expected": Field("expected batch size"),
         "max_grad_norm": Field("clipping norm C (the largest contribution of one unit to a sum of gradients)"),

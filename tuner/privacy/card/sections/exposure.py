@@ -12,7 +12,7 @@ SETTING = CardSection(
     name="setting",
     title="Who holds the records",
     value=lambda _: (
-        "central: a trusted operator holds the records; analysts and readers of the release see only outputs"
+        "central: a trusted operator holds the records; analysts and readers of the exported files see only results"
     ),
 )
 RELEASED = CardSection(name="released", title="What is shown", value=lambda subject: subject.mode.released)
@@ -35,11 +35,12 @@ def _data_accesses(subject: Subject) -> dict[str, Any]:
         "this_search": subject.mode.access,
         "scores": "validation records: each released score was charged before its noise was drawn"
         if found.validation is not None
-        else "validation records: the search may score them any number of times, outside the guarantee",
+        else "validation records: the search may compute any number of scores on them; the guarantee does not cover "
+        "these scores",
         "earlier_searches": list(dict.fromkeys(earlier)),
         "later_searches": list(dict.fromkeys(later)),
-        "label": "every other search on these records has its own claim, and the budget of the data set adds the "
-        "claims up; the ledger cannot know how the records were used outside it",
+        "label": "every other search on these records has its own claim, and the budget of the data set adds up all "
+        "claims; the ledger cannot know about uses of the records outside it",
     }
 
 
@@ -67,7 +68,10 @@ def _public_search(subject: Subject) -> dict[str, Any] | None:
         "costs nothing"
     )
     if "proxy_search" in details:
-        label += ". Its scores guided the search on the private records, which is charged as if there were none"
+        label += (
+            ". Its scores guided the search on the private records, and that search is charged as if there were no "
+            "such scores"
+        )
     return {**dict(declared), "epsilon": 0.0, "label": label}
 
 

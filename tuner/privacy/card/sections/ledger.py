@@ -28,9 +28,9 @@ def _budget(subject: Subject) -> dict[str, Any]:
         "user": search.user,
         "share": {"epsilon": share.epsilon, "delta": share.delta} if share else None,
         "committed_by_user": {"epsilon": by_user[0], "delta": by_user[1]},
-        "label": "what is committed is the sum of the searches' caps; this sum is a guarantee for all searches "
-        "together, for records that every search used for training or for protected validation (scores without noise "
-        "are outside any guarantee); what is spent is an ODOMETER, not a guarantee",
+        "label": "committed is the sum of the searches' caps. This sum is a guarantee for all searches together, but "
+        "only for records that every search used for training or for protected validation, because no guarantee covers "
+        "scores without noise. Spent is an ODOMETER (an estimate), not a guarantee",
         "epsilon_spent": spent.epsilon,
         "odometer_delta": spent.delta,
         "other_searches": [
@@ -71,12 +71,13 @@ def _total(state: DatasetState) -> dict[str, Any]:
 
 def _naming(search: SearchState) -> str:
     if "own" not in search.details:
-        return "the records are recognised as a shipped data set, whatever their order or file"
+        return "the ledger recognises the records as a data set that comes with dp-tuner, in any order and any file"
     near = ", ".join(search.details.get("near", ()))
     return (
-        "ASSUMED: the total rests on the owner's naming. The same records are recognised in any order and type of "
-        "number, but a file in which a label was changed or a record is missing counts as other records"
-        + (f". Data sets of the same shape and user when the search was opened: {near}" if near else "")
+        "ASSUMED: the total depends on the names that the owner gives to data sets. The ledger recognises the same "
+        "records in any order and type of number, but a file with a changed label or a missing record counts as other "
+        "records"
+        + (f". When the search was opened, these data sets had the same shape and user: {near}" if near else "")
     )
 
 
@@ -87,7 +88,7 @@ def _rule(state: DatasetState) -> str:
         return "the sum of the searches' (ε, δ) stays within the cap"
     return (
         f"either the sum of the searches' (ε, δ), or their Rényi divergence of order {state.cap.order:g}, stays within "
-        "the cap; each of these two rules has half of the cap's δ"
+        "the cap; each of these two rules may use half of the cap's δ"
     )
 
 
@@ -100,18 +101,18 @@ DATASET_BUDGET = CardSection(
         "blocks": Field("blocks of a growing table", blocks_text),
         "rule": Field("how the costs of the searches are added up"),
         "cap": Field("cap set by the owner", cap_text),
-        "searches": Field("number of searches whose caps are in the sum"),
-        "committed_epsilon": Field("ε committed"),
+        "searches": Field("number of searches that count"),
+        "committed_epsilon": Field("ε committed (sum of the caps of these searches)"),
         "committed_delta": Field("δ committed"),
         "within_cap": Field("within the cap"),
         "void": Field(
             "whether the TOTAL is VOID, because the owner let records be used without protection", voids_text
         ),
-        "naming": Field("what the total rests on"),
+        "naming": Field("what the total depends on"),
         "user": Field("user who ran this search"),
-        "share": Field("share of that user"),
-        "committed_by_user": Field("committed by that user"),
-        "label": Field("meaning of committed and spent"),
+        "share": Field("that user's share (a cap on the searches of one person)"),
+        "committed_by_user": Field("sum of the caps of that user's searches"),
+        "label": Field("what committed and spent mean"),
         "validation_splits": Field("validation splits used", splits_text),
         "epsilon_spent": Field("ε spent by all searches"),
         "odometer_delta": Field("at δ"),
@@ -127,7 +128,7 @@ def _ledger(subject: Subject) -> dict[str, Any]:
         "label": "the entries of a sealed search do not depend on its number of runs; the first entry contains a "
         "random number, so that the hash does not reveal when the entries were written"
         if subject.search.hides_runs
-        else "every charge of the search is at or before this entry",
+        else "this entry and the entries before it contain every charge of the search",
     }
 
 

@@ -10,7 +10,10 @@ from tuner.privacy.ledger.division import basis
 
 __all__ = ["GENERATOR", "RANDOMNESS", "RECORDS", "SCORES", "VALIDATION"]
 
-GENERATOR = "AES-256-CTR with fast key erasure, keyed by the operating system, Box-Muller in double precision"
+GENERATOR = (
+    "AES-256-CTR with fast key erasure, with a key from the operating system; Gaussian noise by Box-Muller in double "
+    "precision"
+)
 """Description of the random generator that private runs use for noise, batches and augmented views."""
 
 
@@ -30,22 +33,22 @@ RECORDS = CardSection(
     title="Training records",
     value=_records,
     fields={
-        "public_size": Field("number of units (records or users) that the accounting uses"),
+        "public_size": Field("number of units (records or users) from which the sample rate is computed"),
         "public_size_is_public": Field("whether this number is public"),
         "records_per_user": Field("largest number of records of one user in a step (contribution bound)"),
-        "division": Field("basis of the total for one user, over all searches"),
+        "division": Field("what the total for one user, over all searches, depends on"),
         "preprocessing": Field("preprocessing"),
     },
 )
 
 
 def _randomness(subject: Subject) -> dict[str, Any]:
-    hours = "; whoever knows how long a sealed search took can guess its number of runs"
+    hours = "; anyone who knows how long a sealed search took can guess its number of runs"
     return {
         "generator": GENERATOR,
         "seeded": False,
-        "floating_point_attack": "not covered: this version does not defend against it (Mironov 2012)",
-        "timing_side_channel": "not covered: step times vary; they are hidden from analysts, but not from the operator"
+        "floating_point_attack": "not covered: this version does not exclude such attacks (Mironov 2012)",
+        "timing_side_channel": "not covered: step times vary; analysts do not see them, but the operator does"
         + (hours if subject.search.hides_runs else ""),
     }
 
@@ -56,9 +59,9 @@ RANDOMNESS = CardSection(
     value=_randomness,
     fields={
         "generator": Field("generator of noise and batches"),
-        "seeded": Field("whether its seed is known"),
-        "floating_point_attack": Field("attack on the rounding of the noise"),
-        "timing_side_channel": Field("attack on step times"),
+        "seeded": Field("whether the seed of this generator is known"),
+        "floating_point_attack": Field("attacks that use the rounding of the noise"),
+        "timing_side_channel": Field("attacks that use step times"),
     },
 )
 
@@ -66,7 +69,9 @@ RANDOMNESS = CardSection(
 def _validation(subject: Subject) -> dict[str, Any]:
     protected, split = subject.search.validation is not None, subject.search.details.get("split")
     return {
-        "source": f"{split['fraction']:g} of the training file of {split['set']}" if split else "not recorded",
+        "source": f"a fraction of {split['fraction']:g} of the training file of {split['set']}"
+        if split
+        else "not recorded",
         "split": subject.unit.split[subject.facts.public_size_is_public],
         "key": dict(split) if split else None,
         "protected": protected,
@@ -94,12 +99,12 @@ def _scores(subject: Subject) -> dict[str, Any]:
     return {
         **subject.facts.scores,
         **_standard_error(subject),
-        "guarantee": "the guarantee covers the validation score, which has noise; it does not cover the test score, "
-        "which is computed without noise, so test records are not protected"
+        "guarantee": "the guarantee covers the validation score, which has noise. The guarantee does not cover the "
+        "test score, which has no noise, so test records are not protected"
         if subject.search.validation is not None
         else "none: validation and test scores are computed without noise, so validation and test records are not "
         "protected",
-        "label": "this sweep used the test set once; other sweeps may also have used it",
+        "label": "this search used the test set once; other searches may also have used the test set",
     }
 
 

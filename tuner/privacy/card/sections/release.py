@@ -21,7 +21,7 @@ def _value(subject: Subject) -> dict[str, Any] | None:
             "threshold_noise": found.noise.threshold_noise,
             "answer_noise": found.noise.answer_noise,
             "given_the_votes": "not shown: an ε that is computed from the votes can be smaller, but it depends on the "
-            "private records, so it is not private itself. The claim holds for all votes alike",
+            "private records, so showing it would not be private. The claim holds whatever the votes are",
         }
     if not isinstance(found, OneRelease):
         return None
@@ -33,7 +33,7 @@ def _value(subject: Subject) -> dict[str, Any] | None:
         "label_kept": each.kept,
         "local": {"epsilon": each.epsilon(subject.search.delta), "delta": subject.search.delta},
         "order": "the rows are in a secret, uniformly random order, which the claim "
-        + ("does not use" if found.clone_epsilon is None else "uses: each record hides among the rows like it"),
+        + ("does not use" if found.clone_epsilon is None else "uses: each record is hidden among similar rows"),
     }
 
 
@@ -42,17 +42,17 @@ RELEASED_RECORDS = CardSection(
     title="The release",
     value=_value,
     fields={
-        "sha256": Field("SHA-256 of the stored release, which the ledger recorded"),
-        "rows": Field("rows, a public number; the number of records is not shown"),
+        "sha256": Field("SHA-256 of the stored release, as recorded in the ledger"),
+        "rows": Field("number of rows (public; the number of records is not shown)"),
         "noise_on_features": Field("standard deviation of the noise on each feature"),
-        "label_kept": Field("probability that a label is the record's own"),
-        "local": Field("protection by a row alone, against everyone who sees it, for any two values of the record"),
+        "label_kept": Field("probability that a row has the true label of its record"),
+        "local": Field("(ε, δ) of one row alone, against everyone who sees the row, for any two values of its record"),
         "order": Field("order of the rows"),
-        "queries": Field("inputs that were tested, a public number"),
-        "answers_at_most": Field("limit of the labels, a public number"),
-        "threshold": Field("votes that the largest count plus noise must reach for an answer"),
+        "queries": Field("number of inputs that were tested (public)"),
+        "answers_at_most": Field("largest number of labels (public)"),
+        "threshold": Field("number of votes that the largest count plus noise must reach for a label"),
         "threshold_noise": Field("standard deviation of the noise on the largest count, in votes"),
-        "answer_noise": Field("standard deviation of the noise on each count of an answer, in votes"),
+        "answer_noise": Field("standard deviation of the noise on each count when a label is drawn, in votes"),
         "given_the_votes": Field("ε given the votes"),
     },
 )

@@ -67,7 +67,7 @@ class Subject:
         """ε of the winner's steps alone, at the search's δ. For a release, its ε."""
         if self.mode.on_release:
             if not (self.search.begun and self.search.stored):
-                raise _not_charged(f"The release {self.search.search!r} was not charged, or never stored.")
+                raise _not_charged(f"The release {self.search.search!r} was not charged or not stored.")
             return self.search.filter.claim(self.search.delta)
         return epsilon(*self.winner, self.search.delta)
 
@@ -77,7 +77,7 @@ def starting_weights(details: Mapping[str, Any]) -> str:
     start = details.get("start")
     if not isinstance(start, Mapping):
         return "random, from the public seed"
-    return f"assumed public, sha256 {start.get('sha256')}; the experiment file declares them, and this is not checked"
+    return f"assumed public, sha256 {start.get('sha256')}; the experiment file declares this, and it is not checked"
 
 
 def _may_make(filter: Filter, run: tuple[SampledGaussian, int]) -> bool:

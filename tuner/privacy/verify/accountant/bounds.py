@@ -87,14 +87,14 @@ def epsilon_ranges(body: Mapping[str, Any], deltas: Sequence[float]) -> tuple[Ep
             return tuple(_around(value, value, how) for value in found)
         case "sealed":
             selection = Selection(body, min(deltas))
-            how = "the smaller of the bounds by privacy profile and by Rényi divergence, including truncation"
+            how = "the smaller of two bounds, by privacy profile and by Rényi divergence, with the δ of truncation"
             ends = (selection.epsilon(delta) for delta in deltas)
             return tuple(EpsilonRange(low, high, most * (1 + _FAR) + _SLACK, how) for low, high, most in ends)
         case "one_release":
-            how = "the losses of both outputs of a record on a grid, rounded down and up"
+            how = "privacy losses of a record's features and label on a grid, rounded down and up"
             if body["clone_epsilon"] is None:
                 return tuple(_around(*release_epsilon(body, delta), how) for delta in deltas)
-            how += ", or the clones of a record counted one by one"
+            how += ", or a sum over the number of clones of a record"
             return tuple(_around(*shuffled_release_epsilon(body, delta), how) for delta in deltas)
         case "voted_labels":
             # A vote moves the largest count by 1, and the vector of counts by √2.

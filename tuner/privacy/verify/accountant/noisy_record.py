@@ -22,14 +22,14 @@ Curve: TypeAlias = Callable[[float], float]
 
 _CELLS = 60_000
 _TAIL = 9.0
-"""Standard deviations of the noise beyond both means that are cut off. A Gaussian has less than 1.2e-19 beyond."""
+"""Distance from both means at which the noise is cut off, in standard deviations. Less than 1.2e-19 is cut off."""
 _ROUNDS = 80
 _MOST = 30_000_000
-"""Most numbers of clones that are summed at a time. They need about two gigabytes of memory."""
+"""Largest number of terms that are summed at a time. So many terms need about two gigabytes of memory."""
 _FINE = 1e-6
-"""Relative precision of ε by clones. Logarithms of factorials lose less."""
+"""Relative precision of ε by clones. Rounding of the logarithms of factorials changes ε by less."""
 _LEAST = -50.0
-"""Least logarithm of the probability of a number of clones that is counted. The others together are below 1e-17."""
+"""Numbers of clones whose log probability is below this are left out. Together they have less than 1e-17."""
 _GRID = tuple(float(each) for each in np.exp(np.linspace(log(5e-4), log(80.0), 240)))
 
 
@@ -130,7 +130,7 @@ class _Clones:
             n, table = self._counts[:, None], self._table
             width = 40 + int(5 * sqrt(float(n.max()) + 1))
             if width * len(n) > _MOST:
-                raise TooLargeError(f"{width * len(n)} numbers of clones are too many")
+                raise TooLargeError(f"a sum over {width * len(n)} numbers of clones is too large")
             factor = 1 / (1 + exp(-min(epsilon, 700.0)))
             k = np.maximum((n + 1) * factor - 1, 0).astype(np.int64) + np.arange(width)[None, :]
             half = table[n] - n * log(2)

@@ -133,7 +133,9 @@ def _loss(x: float, rate: float, noise: float) -> float:
     exponent = (2 * x - 1) / (2 * noise**2)
     found = exponent + log(rate) if exponent > 300 else log1p(rate * expm1(exponent)) if rate < 1 else exponent
     if not abs(found) < 600:
-        raise TooLargeError(f"losses of one step exceed 600 at sample_rate {rate!r}, noise_multiplier {noise!r}")
+        raise TooLargeError(
+            f"losses of one step exceed the limit of 600 at sample_rate {rate!r}, noise_multiplier {noise!r}"
+        )
     return found
 
 
