@@ -201,10 +201,12 @@ def _path_of(url: str) -> Path:
     if parsed.query or parsed.host:
         raise InputError(
             "ledger-url",
-            f"The URL of an SQLite ledger must be only a path (got {hide_password(url)}). Write sqlite:///FILE.",
+            f"The URL of an SQLite ledger must contain only a path (got {hide_password(url)}). Write sqlite:///FILE.",
         )
     if not parsed.database or parsed.database == ":memory:":
-        raise InputError("ledger-url", f"The ledger must be a file, not in memory (got {url!r}). Write sqlite:///FILE.")
+        raise InputError(
+            "ledger-url", f"The ledger must be in a file, not in memory (got {url!r}). Write sqlite:///FILE."
+        )
     return Path(parsed.database).expanduser().resolve()
 
 
@@ -297,8 +299,8 @@ def _explain(error: Exception, path: Path) -> LedgerError:
     if "unable to open" in said and not _may_write(path):
         return LedgerError(
             "ledger-not-readable",
-            f"The ledger {path} cannot be read ({said}). Give this user read access. If the last entries are still in "
-            f"{_wal(path).name}, ask the ledger's owner to open the ledger once, or read a copy of both files.",
+            f"The ledger {path} cannot be read ({said}). Give this user read access. If {_wal(path).name} has the last "
+            "entries, ask the ledger's owner to open the ledger once, or read a copy of both files.",
         )
     if "locked" in said or "busy" in said:
         code, fix = "ledger-busy", "Another process is using the ledger. End that process, or try again."
