@@ -154,7 +154,7 @@ class SweepFolder:
         if name not in MODES:
             raise TunerError(
                 "sweep-file-unreadable",
-                f"{self.plan} has no known accounting mode (got {name!r}). Restore it from a copy.",
+                f"{self.plan} has no known accounting mode (got {name!r}). Restore the file from a copy.",
             )
         return MODES[str(name)]
 
@@ -201,12 +201,12 @@ def read_json(path: Path) -> dict[str, object]:
         values = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise TunerError(
-            "sweep-file-unreadable", f"{path} cannot be read as JSON ({error}). Restore it from a copy."
+            "sweep-file-unreadable", f"{path} cannot be read as JSON ({error}). Restore the file from a copy."
         ) from error
     if not isinstance(values, dict):
         raise TunerError(
             "sweep-file-unreadable",
-            f"{path} must contain a JSON object (got {type(values).__name__}). Restore it from a copy.",
+            f"{path} must contain a JSON object (got {type(values).__name__}). Restore the file from a copy.",
         )
     return values
 

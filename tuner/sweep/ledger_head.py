@@ -153,7 +153,7 @@ def _last_head(sweep: SweepFolder) -> _Head | None:
         raise TunerError(
             "sweep-file-unreadable",
             f"{path}, which names the last entry of the ledger that the sweep saw, cannot be read "
-            f"({type(error).__name__}). Restore it from a copy.",
+            f"({type(error).__name__}). Restore the file from a copy.",
         ) from error
 
 

@@ -154,8 +154,8 @@ def hold_release(sweep: SweepFolder, ledger: Ledger | None) -> StoredRelease:
     if not found.intact:
         raise TunerError(
             "release-missing",
-            f"The release {found.path}, on which {sweep.id} trains, is missing or was changed. Restore it from a copy, "
-            "or start a new search, which draws a new release and is charged for it.",
+            f"The release {found.path}, on which {sweep.id} trains, is missing or was changed. Restore the file from a "
+            "copy, or start a new search, which draws a new release and is charged for it.",
         )
     return found
 

@@ -26,7 +26,7 @@ def opened(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> Datase
     require_epsilon(data["epsilon"])
     require_delta(data["delta"])
     if data["unit"] not in {"record", "user"}:
-        raise InputError("unit-unknown", f"The unit of protection must be record or user (got {data['unit']!r}).")
+        raise InputError("unit-unknown", f"The unit of protection must be `record` or `user` (got {data['unit']!r}).")
     whole = data["epsilon"], data["delta"]
     pools = {TRAINING: PoolState(filter=from_body(data["filter"]), claim=whole)}
     if (validation := data["validation"]) is not None:

@@ -10,7 +10,7 @@ RELEASE = Mode(
     name="release",
     on_release=True,
     guarantee="the release, and everything that is computed from it",
-    label="one noisy copy of the records was charged before it was drawn; trials on it cost nothing (release)",
+    label="one noisy copy of the records was charged before it was drawn; trials on this copy cost nothing (release)",
     covers="one noisy copy of the records, which was drawn once, and everything that is computed from it: all searches "
     "on it, the models of all their trials, settings, scores and curves, and the exported model",
     access="one pass over the records, which drew the release; the release was charged before it was drawn",

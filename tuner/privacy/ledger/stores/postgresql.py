@@ -242,7 +242,8 @@ def _explain(error: DBAPIError, url: str) -> LedgerError:
     match state:
         case "42P01" | "3F000" | "42703" | "XX001" | "XX002" | "23505":
             return LedgerCorruptError(
-                "ledger-damaged", f"The ledger {url} is damaged or was removed ({said}). Restore it from a backup."
+                "ledger-damaged",
+                f"The ledger {url} is damaged or was removed ({said}). Restore the ledger from a backup.",
             )
         case None | "57P01" | "57P02" | "57P03" | "28000" | "28P01" | "3D000" | "25P03":
             code = "ledger-unavailable"
@@ -268,7 +269,7 @@ def _explain(error: DBAPIError, url: str) -> LedgerError:
         case "53300":
             code, fix = "ledger-busy", "The server has no free connection. Raise max_connections, or try again."
         case "55P03":
-            code, fix = "ledger-busy", "Another process is using the ledger. End that process, or try again."
+            code, fix = "ledger-busy", "Another process is using the ledger. Try again later, or end that process."
         case "25006":
             code, fix = (
                 "ledger-read-only",
