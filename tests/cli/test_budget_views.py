@@ -36,7 +36,7 @@ def test_what_is_shown_names_user_unit_mode_and_cap(bare: Tune) -> None:
     bare(*SET)
     ledger.reserve("one", "a", 10)
     ledger.lease("one", "a", 4, STEP)
-    assert "odometer, not a guarantee: the guarantee is the cap" in bare("budget", "show", "digits").text
+    assert "for information, not a guarantee: the guarantee is the cap" in bare("budget", "show", "digits").text
     (dataset,) = bare("budget", "--json").json["datasets"]
     wanted = {"user": ME, "unit": "record", "mode": "composition", "cap_kind": "total_steps", "step_cap": 100}
     (search,) = dataset["searches"]

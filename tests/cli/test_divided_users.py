@@ -70,7 +70,7 @@ def test_users_are_not_divided_anew_and_every_view_says_so(owned: Tune, scored: 
         stored = raw.execute("SELECT search, pairs FROM divisions ORDER BY length(pairs) DESC").fetchone()
         raw.execute("DROP TRIGGER divisions_stay")
         raw.execute("DELETE FROM divisions WHERE search = ?", stored[:1])
-    assert "WARNING: The division of data set 'own' among users was changed or removed" in owned("budget", "show").text
+    assert "WARNING: The division of the records of data set 'own' among users was" in owned("budget", "show").text
     assert "NO division among users" in owned(*verify, code=None).text
     charged = owned.entries
     assert "[ledger-division-damaged]" in owned("run", "own.yaml", "--local", "--quiet", code=1).err
@@ -94,10 +94,10 @@ def test_a_user_key_is_the_owners_word_in_every_view(tune: Tune, scored: list[st
     assert division is not None
     assert division.stored is None
     said = tune("budget", "show").text
-    assert "the owner's declared user key 'patient number of hospital X'" in said
+    assert "the owner's word that the user key 'patient number of hospital X'" in said
     for other in ({"dataset__user_key": "visit number"}, {}):
         write_own(tune, **other)
-        assert "needs one division" in tune("plan", "own.yaml", code=None).text, "before anything starts"
+        assert "must divide the records" in tune("plan", "own.yaml", code=None).text, "before anything starts"
         assert "[user-key-differs]" in refused(tune, scored, "run", "own.yaml", "--local", "--quiet", code=3).err
     write_file(tune.folder / "own.npz", np.arange(200))
     said = refused(tune, scored, "resume", "own", "--local", "--set", "search.trials=2").err

@@ -47,7 +47,7 @@ def test_a_set_that_the_ledger_holds_as_private_is_used_only_when_its_total_is_v
     assert (tune.sweeps, tune.entries) == ([], ["cap"])
     run = tune("run", file, "--local", "--quiet", "--void-total", "a study of noise")
     assert "the TOTAL of digits is now VOID" in run.text
-    assert "odometer, not a guarantee: the total is void" in tune("budget", "show", "digits").text
+    assert "for information, not a guarantee: the total is void" in tune("budget", "show", "digits").text
     assert tune.entries[:2] == ["cap", "void"], "before the first step"
     # Every view says so from now on, the card of a later search and its check too.
     later = tune.write(search__trials=1)
@@ -123,8 +123,8 @@ def test_a_total_that_rests_on_a_name_says_so(held: Tune) -> None:
     file = write_own(held, "twin", dataset__path="wrong.npz")
     for command in (("plan", file, "--no-timing"), ("run", file, "--local")):
         said = held(*command).text
-        assert "rests on its name" in said
-        assert "same shape and user: own" in said
+        assert "only if all files with these records use this data set name" in said
+        assert "same shape, searched by the same user: own" in said
     held("export", "twin")
     card = json.loads((held.folder / "exports" / "twin" / "privacy_card.json").read_text())
     assert card["dataset_budget"]["naming"].startswith("ASSUMED")
@@ -140,8 +140,8 @@ def test_a_new_ledger_is_told_and_looking_makes_none(tune: Tune) -> None:
     for words in (("plan", file, "--no-timing"), ("run", file, "--dry-run"), ("status",), ("validate", file)):
         tune(*words)
     assert not (tune.folder / "dp-tuner").exists()
-    assert "it knows no earlier search" in tune("run", file, "--local").out
-    assert "it knows no earlier search" not in tune("run", file, "--local").out
+    assert "which contains no earlier search" in tune("run", file, "--local").out
+    assert "which contains no earlier search" not in tune("run", file, "--local").out
 
 
 def test_an_exported_file_is_trained_with_its_own_ledger_only(charged: Tune) -> None:

@@ -110,7 +110,7 @@ def test_the_curve_chooses_and_says_which_trial_scored_higher(bare: Tune, by: st
     model = chosen(study(scores, by=by), experiment)
     assert model is not None
     assert (model.trial.number, model.by) == (0, "score"), "a trial's luck is in its model"
-    assert f"the curve believes in trial {found.trial.number}" in model.why
+    assert f"the fitted curve prefers trial {found.trial.number}" in model.why
     assert chosen(study(scores, by=by), experiment, by="score") == model
 
 
@@ -194,7 +194,7 @@ def test_summary_report_tracking_export_and_card_name_the_same_trial(tune: Tune)
     best = lucky_one(rows)
     exported = tune("export", "tiny", "--json").json
     why = exported["chosen"]["why"]
-    believed = int(re.search(r"the curve believes in trial (\d+)", why)[1])  # type: ignore[index]
+    believed = int(re.search(r"the fitted curve prefers trial (\d+)", why)[1])  # type: ignore[index]
     assert believed != best
     assert (exported["trial"]["number"], exported["chosen"]["by"]) == (best, "score")
     assert exported["scores"]["validation_accuracy"] == rows[best]["score"]

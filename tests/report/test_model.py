@@ -24,7 +24,7 @@ NAN = float("nan")
 def test_the_winner_is_the_chosen_one_and_else_the_best() -> None:
     trials = (row(0, 0.7), row(1, 0.9), row(2, 0.8))
     assert report(*trials).winner is trials[1]
-    chosen = report(*trials, chosen=2, why="trial 2 by the curve (trial 1 scored higher: 0.9 against 0.8)")
+    chosen = report(*trials, chosen=2, why="trial 2 by the fitted curve (trial 1 scored higher: 0.9 against 0.8)")
     assert chosen.winner is trials[2]
     assert chosen.best is trials[1], "a score is a fact"
     assert report().winner is None

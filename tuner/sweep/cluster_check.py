@@ -71,7 +71,7 @@ def require_cluster(prepared: ReadySearch, address: str) -> str:
     checked = check_cluster(address, prepared, storage=prepared.experiment.storage)
     checked.require()
     many = len(checked.machines) - 1
-    line = f"checked {many} machine{'' if many == 1 else 's'} of the cluster at {address}: each can run the trials"
+    line = f"checked {many} machine{'' if many == 1 else 's'} of the cluster at {address}: no problem found"
     return "\n".join((line, *checked.warnings))
 
 
@@ -238,11 +238,12 @@ class _Check:
         warnings = []
         if not any(node.may_run for node in nodes):
             warnings.append(
-                "No machine of the cluster can hold a trial now. Trials wait until one joins, and it is not checked."
+                "No machine of the cluster can run a trial now. Trials wait until such a machine joins, and that "
+                "machine is not checked."
             )
         opened = [node.name for node in nodes if node.facts is not None and node.facts["token"] == "disabled"]
         if opened and not self.expected.charges:
-            warnings.append(f"{OPEN} ({', '.join(opened)}). A private search is refused here.")
+            warnings.append(f"{OPEN} ({', '.join(opened)}). A private search is refused on this cluster.")
         return tuple(f"warning: {line}" for line in warnings)
 
 

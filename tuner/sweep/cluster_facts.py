@@ -20,6 +20,7 @@ __all__ = ["EVERYWHERE", "FACTS", "OPEN", "Expected", "problem_of_import", "prob
 Judged: TypeAlias = tuple[str, NodeProblem | None]
 """(text in the table, problem)"""
 
+_COPY = "Copy the driver's file to that machine."
 _GIB = 1 << 30
 _MEMORY_PER_TRIAL = _GIB // 2
 """Least free memory for each concurrent trial: torch and Opacus alone take 300 MB."""
@@ -52,14 +53,14 @@ class Expected:
     charges: bool
 
 
-OPEN = "Ray asks for no token, so whoever reaches its ports can run programs and read checkpoints"
+OPEN = "Ray requires no token, so anyone who reaches its ports can run programs and read checkpoints"
 
 
 def _python(expected: Expected, node: Node, facts: Mapping[str, Any]) -> Judged:
     found, own = facts["python"], expected.own["python"]
     if found == own:
         return "same", None
-    what, fix = f"Python is {found} and here {own}", "Install the same Python on every machine."
+    what, fix = f"Python is {found}, and {own} on the driver", "Install the same Python on every machine."
     return found, NodeProblem(code="node-version", node=node.name, what=what, fix=fix)
 
 
@@ -71,7 +72,9 @@ def _versions(expected: Expected, node: Node, facts: Mapping[str, Any]) -> Judge
     }
     if not differ:
         return "same", None
-    told = ", ".join(f"{name} is {found} and here {expected.own['versions'][name]}" for name, found in differ.items())
+    told = ", ".join(
+        f"{name} is {found}, and {expected.own['versions'][name]} on the driver" for name, found in differ.items()
+    )
     fix = "Install the same versions on every machine (`pip install -c constraints.txt`)."
     return "OTHER", NodeProblem(code="node-version", node=node.name, what=told, fix=fix)
 
@@ -79,12 +82,12 @@ def _versions(expected: Expected, node: Node, facts: Mapping[str, Any]) -> Judge
 def _code(expected: Expected, node: Node, facts: Mapping[str, Any]) -> Judged:
     missing = [name for name, found in facts["code"].items() if not found]
     if missing:
-        what = f"our code is missing ({', '.join(missing)})"
-        fix = "Install the driver's wheel there, in the Python that runs Ray."
+        what = f"dp-tuner's code is missing ({', '.join(missing)})"
+        fix = "Install the driver's wheel on that machine, in the Python that runs Ray."
         return "MISSING", NodeProblem(code="node-code-missing", node=node.name, what=what, fix=fix)
     other = [name for name, found in facts["code"].items() if found != expected.own["code"][name]]
     if other:
-        what = f"our code differs from the driver's ({', '.join(other)})"
+        what = f"dp-tuner's code differs from the driver's ({', '.join(other)})"
         fix = "Install the same wheel on every machine."
         return "OTHER", NodeProblem(code="node-code-differs", node=node.name, what=what, fix=fix)
     return "same", None
@@ -95,12 +98,12 @@ def _modules(expected: Expected, node: Node, facts: Mapping[str, Any]) -> Judged
     missing = [name for name, digest in found.items() if not digest]
     if missing:
         what = f"your own code is missing ({', '.join(missing)})"
-        fix = f"Put it in {Path.cwd()} there too, or install it as a package."
+        fix = f"Copy your code to {Path.cwd()} on that machine, or install it as a package."
         return "MISSING", NodeProblem(code="node-module", node=node.name, what=what, fix=fix)
     other = [name for name, digest in found.items() if digest != expected.own["modules"][name]]
     if other:
         what = f"your own code differs from the driver's ({', '.join(other)})"
-        return "OTHER", NodeProblem(code="node-module", node=node.name, what=what, fix="Copy the driver's file there.")
+        return "OTHER", NodeProblem(code="node-module", node=node.name, what=what, fix=_COPY)
     return ("same" if found else "-"), None
 
 
@@ -110,27 +113,27 @@ def _data(expected: Expected, node: Node, facts: Mapping[str, Any]) -> Judged:
     if missing:
         what, fix = (
             f"{missing[0]} is missing or cannot be read",
-            "Copy it there, or put the data on the shared storage.",
+            "Copy the file to that machine, or put the data on the shared storage.",
         )
         return "MISSING", NodeProblem(code="node-data", node=node.name, what=what, fix=fix)
     other = [path for path, digest in found.items() if digest != expected.own["files"][path]]
     if other:
-        what = f"{other[0]} has another content than the driver's"
-        return "OTHER", NodeProblem(code="node-data", node=node.name, what=what, fix="Copy the driver's file there.")
+        what = f"the content of {other[0]} differs from the driver's"
+        return "OTHER", NodeProblem(code="node-data", node=node.name, what=what, fix=_COPY)
     return ("same" if found else "-"), None
 
 
 def _storage(expected: Expected, node: Node, facts: Mapping[str, Any]) -> Judged:
     found, folder, what = facts["storage"], expected.folder.parent, ""
     if found["read"] != expected.secret:
-        what = f"it does not see what the driver writes into {folder} ({found['error'] or 'other content'})"
+        what = f"the machine does not see what the driver writes into {folder} ({found['error'] or 'other content'})"
     elif found["error"]:
-        what = f"it cannot write into {folder} ({found['error']})"
+        what = f"the machine cannot write into {folder} ({found['error']})"
     elif not _seen(expected.folder / found["name"], found["wrote"]):
-        what = f"the driver does not see what it writes into {folder}"
+        what = f"the driver does not see what the machine writes into {folder}"
     if not what:
         return "shared", None
-    fix = "`storage` must be a folder that every machine mounts at the same path, for one account (NFS, EFS)."
+    fix = "`storage` must be a folder that every machine mounts at the same path, for the same account (NFS, EFS)."
     return "NOT SHARED", NodeProblem(code="storage-not-shared", node=node.name, what=what, fix=fix)
 
 
@@ -150,7 +153,7 @@ def _disk(expected: Expected, node: Node, facts: Mapping[str, Any]) -> Judged:
     free = int(facts["storage"]["free"])
     if free >= _DISK or not free:  # it is 0 if the storage is not there, which is another problem
         return size(free), None
-    what = f"{expected.folder.parent} has {size(free)} of free space, and needs {size(_DISK)}"
+    what = f"{expected.folder.parent} has {size(free)} of free space, but needs {size(_DISK)}"
     return f"{size(free)}!", NodeProblem(code="node-disk", node=node.name, what=what, fix="Free space there.")
 
 
@@ -160,7 +163,7 @@ def _memory(expected: Expected, node: Node, facts: Mapping[str, Any]) -> Judged:
     trials = min(node.slots, settings.concurrent_trials * settings.workers_per_trial)
     if free >= trials * _MEMORY_PER_TRIAL or not free:  # 0 where the system does not say
         return size(free), None
-    what = f"{size(free)} of memory are free, and {trials} concurrent trials need {size(trials * _MEMORY_PER_TRIAL)}"
+    what = f"{size(free)} of memory are free, but {trials} concurrent trials need {size(trials * _MEMORY_PER_TRIAL)}"
     fix = "Lower `resources.concurrent_trials`, raise `resources.cpus_per_trial`, or use a larger machine."
     return f"{size(free)}!", NodeProblem(code="node-memory", node=node.name, what=what, fix=fix)
 
@@ -171,7 +174,7 @@ def _gpu(expected: Expected, node: Node, facts: Mapping[str, Any]) -> Judged:
     if facts["gpus"]:
         return "; ".join(facts["gpus"]), None
     what = "Ray counts a GPU there, but nvidia-smi shows none"
-    fix = "Install the GPU's driver there, or start Ray with --num-gpus=0."
+    fix = "Install NVIDIA's driver on that machine, or start Ray there with --num-gpus=0."
     return "NONE", NodeProblem(code="node-gpu", node=node.name, what=what, fix=fix)
 
 
@@ -180,7 +183,7 @@ def _clock(expected: Expected, node: Node, facts: Mapping[str, Any]) -> Judged:
     if at_least <= _CLOCK and at_most >= -_CLOCK:
         return "ok", None
     lead = at_least if at_least > 0 else at_most
-    what = f"its clock is {abs(lead):.0f} seconds {'ahead of' if lead > 0 else 'behind'} the driver's"
+    what = f"the clock is {abs(lead):.0f} seconds {'ahead of' if lead > 0 else 'behind'} the driver's"
     fix = "Let every machine set its clock by NTP."
     return f"{lead:+.0f} s", NodeProblem(code="node-clock", node=node.name, what=what, fix=fix)
 
@@ -191,7 +194,7 @@ def _token(expected: Expected, node: Node, facts: Mapping[str, Any]) -> Judged:
     if not expected.charges:
         return "OPEN", None
     ports = f" (ports {', '.join(map(str, facts['ports']))})" if facts["ports"] else ""
-    fix = "Checkpoints hold the key of the noise. Start every machine with RAY_AUTH_MODE=token and one token."
+    fix = "Checkpoints contain the key of the noise. Start Ray everywhere with RAY_AUTH_MODE=token and the same token."
     return "OPEN", NodeProblem(code="cluster-open", node=node.name, what=f"{OPEN}{ports}", fix=fix)
 
 
@@ -216,17 +219,22 @@ EVERYWHERE = ("token",)
 
 def problem_of_silence(node: Node) -> NodeProblem:
     """Return the problem of a machine that did not answer."""
-    fix = "`ray status` shows its state, and its log is in /tmp/ray there. Fix it, or take it out of the cluster."
+    fix = (
+        "`ray status` shows the machine's state, and its log is in /tmp/ray. Fix the machine, or remove it from the "
+        "cluster."
+    )
     return NodeProblem(code="node-silent", node=node.name, what=f"no answer: {node.silence}", fix=fix)
 
 
 def problem_of_import(node: Node, module: str, why: str) -> NodeProblem:
     """Return the problem of a module that a machine cannot import, or of a GPU that its torch does not find."""
     if module == "torch.cuda":
-        fix = "Install a torch that fits the GPU's driver there."
+        fix = "Install a version of torch that works with NVIDIA's driver on that machine."
         return NodeProblem(code="node-gpu", node=node.name, what=why, fix=fix)
     what = f"{module} cannot be imported ({why})"
-    return NodeProblem(code="node-import", node=node.name, what=what, fix="Install what it needs on that machine.")
+    return NodeProblem(
+        code="node-import", node=node.name, what=what, fix="Install what the module needs on that machine."
+    )
 
 
 def size(number: int) -> str:

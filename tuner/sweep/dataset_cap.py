@@ -47,7 +47,7 @@ def set_first_cap(prepared: ReadySearch, option: str, *, say: Callable[[str], No
         raise InputError(
             "dataset-cap-invalid",
             f"`--dataset-cap` must be at least the claim of this search, ε = {prepared.plan.epsilon:g} and δ = "
-            f"{prepared.plan.delta:g} (got {option}). Raise it, or lower `privacy.epsilon` and `privacy.delta`.",
+            f"{prepared.plan.delta:g} (got {option}). Raise this cap, or lower `privacy.epsilon` and `privacy.delta`.",
         )
     names, url = prepared.owners, prepared.experiment.ledger
     if Ledger.exists(url):
@@ -98,7 +98,7 @@ def _require_same(cap: DatasetCap | None, epsilon: float, delta: float, owner: s
     if cap is not None and (cap.epsilon, cap.delta) != (epsilon, delta):
         raise InputError(
             "dataset-cap-differs",
-            f"`--dataset-cap` must be the cap that is set for {owner}, ε = {cap.epsilon:.10g}, δ = {cap.delta:.10g} "
-            f"(got ε = {epsilon:.10g}, δ = {delta:.10g}). Leave the option out; an owner changes the cap with "
-            "`tune budget set`.",
+            f"`--dataset-cap` must be the cap that {owner} already has, ε = {cap.epsilon:.10g}, δ = {cap.delta:.10g} "
+            f"(got ε = {epsilon:.10g}, δ = {delta:.10g}). Leave the option out. The owner of the data changes the cap "
+            "with `tune budget set`.",
         )

@@ -153,7 +153,8 @@ class SweepFolder:
         name = read_json(self.plan).get("accounting")
         if name not in MODES:
             raise TunerError(
-                "sweep-file-unreadable", f"{self.plan} has no known mode (got {name!r}). Restore it from a copy."
+                "sweep-file-unreadable",
+                f"{self.plan} has no known accounting mode (got {name!r}). Restore the file from a copy.",
             )
         return MODES[str(name)]
 
@@ -200,12 +201,12 @@ def read_json(path: Path) -> dict[str, object]:
         values = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise TunerError(
-            "sweep-file-unreadable", f"{path} cannot be read as JSON ({error}). Restore it from a copy."
+            "sweep-file-unreadable", f"{path} cannot be read as JSON ({error}). Restore the file from a copy."
         ) from error
     if not isinstance(values, dict):
         raise TunerError(
             "sweep-file-unreadable",
-            f"{path} must contain a JSON object (got {type(values).__name__}). Restore it from a copy.",
+            f"{path} must contain a JSON object (got {type(values).__name__}). Restore the file from a copy.",
         )
     return values
 
@@ -217,7 +218,7 @@ def hold(sweep: SweepFolder) -> Iterator[None]:
     if lock is None:
         raise InputError(
             "sweep-running",
-            f"{sweep.id} is already being run by process {sweep.read_status().get('pid')}. Wait for it, or stop it "
+            f"Process {sweep.read_status().get('pid')} is already running {sweep.id}. Wait until it ends, or stop it "
             f"with: tune stop {sweep.id}",
         )
     try:
@@ -309,7 +310,7 @@ def find_sweep(storage: Path, name: str) -> SweepFolder:
         return next((sweep for sweep in reversed(matching) if sweep.whole or name == sweep.id), matching[-1])
     known = sorted({sweep.name for sweep in sweeps})
     listed = "" if len(known) <= _FEW else f" and {len(known) - _FEW} more"
-    there = meant(near(name, known)) or f" It has {', '.join(known[:_FEW]) or 'no sweep yet'}{listed}."
+    there = meant(near(name, known)) or f" The folder has {', '.join(known[:_FEW]) or 'no sweep yet'}{listed}."
     raise InputError(
         "sweep-not-found",
         f"No sweep is named {name!r} in the folder {storage}.{there} Start one with `tune run FILE`, or choose another "

@@ -1,11 +1,11 @@
-"""Which records a command may read: the ledger is asked about every data set, not only about the one that is charged.
+"""Which records a command may use. The ledger is asked about all its data sets, not only about the charged one.
 
-All reasons of identity give one refusal. An answer that told whether two files have the same records would tell about a
-record, because whoever asks can choose one of the files.
+The refusal has the same words for every reason. To tell whether two files have the same records would reveal something
+about a record, because whoever asks can choose one of the files.
 
 Claims. (a) While the ledger holds records as private under any name, no command uses the same training records without
-a charge, unless the ledger says first that the total is void. (b) What the commands answer about a file of one's own,
-before the owner has entered it, is the same for every two files that differ in any records.
+a charge, unless the ledger says first that the total is void. (b) Before the owner has entered a file of one's own, the
+commands give the same answer about any two such files that differ only in records.
 
 Proof. (a) A shipped data set is found by its name or checksums. Another file needs a `public` entry with its keyed
 fingerprint, an HMAC over the sorted digests of its records; that entry and a search with the fingerprint refuse each
@@ -83,17 +83,17 @@ def naming_warnings(prepared: ReadySearch) -> tuple[str, ...]:
     if not prepared.plan.private or prepared.request.path is None or not is_own(prepared.request):
         return ()
     found = [
-        f"the total of {prepared.owner} rests on its name: the same records are recognised in any order, but a file in "
-        "which a label was changed or a record is missing counts as other records. Use one name for one collection of "
-        "records."
+        f"the total of {prepared.owner} is complete only if all files with these records use this data set name. The "
+        "ledger recognises the same records in any order, but a file with a changed label or a missing record counts "
+        "as other records. Use one name for one collection of records."
     ]
     url = prepared.experiment.ledger
     if Ledger.exists(url):
         ledger = Ledger.open(url, create=False)
         near = near_names(ledger, prepared.owner, prepared.about, user=ledger.user())
         found += [
-            f"the ledger has another data set of the same shape and user: {name}. If the two have records in common, "
-            "use one name, because their totals add up."
+            f"the ledger has another data set with inputs of the same shape, searched by the same user: {name}. If the "
+            "two data sets have records in common, use one name, because the totals of these records add up."
             for name in near
         ]
     return tuple(found)
@@ -142,12 +142,15 @@ class OpenUse:
                 state.intact()
         for name in open_names:
             self.ledger.void_total(name, use=self.use, why=str(void), sweep=sweep)
-            say(f"the TOTAL of {name} is now VOID, for good: from here on, its records are used without protection")
+            say(
+                f"the TOTAL of {name} is now VOID, permanently, because its records are used without protection from "
+                "now on"
+            )
         for state in damaged:
             say(
                 f"the total of {state.dataset} could not be entered as void, because its entries are damaged: "
-                f"{state.damage}. Nothing is claimed for it until the ledger is restored. Its owner must know of this "
-                "use then."
+                f"{state.damage}. Nothing is claimed for this data set until the ledger is restored. Tell its owner "
+                "about this use, because a restored ledger does not show it."
             )
 
 

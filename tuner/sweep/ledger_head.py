@@ -1,15 +1,15 @@
 """Check that a sweep's ledger has not gone back in time, for example to an older backup.
 
-The sweep's folder keeps the head of the ledger that was seen last: number and hash of the data set's last entry. The
-hash chain makes it name all charges before it. Charges after it are known from what they paid for: each report of a
-trial and each checkpoint says how many steps and scores were leased. A ledger that lacks the head, or that knows fewer
-charges of a trial, is refused before a step is taken or a model is exported. A ledger that is ahead is fine.
+The sweep's folder keeps the head of the ledger that was seen last: number and hash of the data set's last entry.
+Through the hash chain, this hash covers all charges before it. Later charges are known from what they paid for: each
+report of a trial and each checkpoint says how many steps and scores were leased. A ledger that lacks the head, or that
+has fewer charges of a trial, is refused before a step is taken or a model is exported. A newer ledger is accepted.
 
 So an accepted ledger has all charges of its data set up to the last report that the sweep showed, and all charges of
 this sweep that its study or a checkpoint tells of. Proof: a report is stored in the study, then the head is kept, then
 the report is shown. A sealed search keeps its head before its first run. What was charged and shown nowhere may be
-forgotten; a loss of power may take the heads since the last trial ended. A folder and a ledger that are both put back
-to one moment cannot be told from that moment.
+forgotten; a loss of power may take the heads since the last trial ended. It is not noticed if the folder and the ledger
+are both restored to the same earlier moment.
 """
 
 from __future__ import annotations
@@ -120,9 +120,9 @@ def require_head(sweep: SweepFolder, ledger: Ledger) -> None:
         if seen.ledger != ledger.id or not ledger.has_entry(dataset, seq, digest):
             raise LedgerError(
                 "ledger-behind",
-                f"The ledger {ledger.url} is older than {sweep.id}, or another one: it lacks entry {seq} of data set "
-                f"{dataset!r}, which was the last one that the sweep saw. An older ledger has forgotten charges, so "
-                "nothing is run and nothing is exported with it. Restore the ledger with all its entries.",
+                f"The ledger {ledger.url} is an older copy, or another ledger: it lacks entry {seq} of data set "
+                f"{dataset!r}, the last entry that {sweep.id} saw. Such a ledger lacks charges, so nothing is run or "
+                "exported with it. Restore the ledger with all its entries.",
             )
 
 
@@ -154,7 +154,7 @@ def _last_head(sweep: SweepFolder) -> _Head | None:
         raise TunerError(
             "sweep-file-unreadable",
             f"{path}, which names the last entry of the ledger that the sweep saw, cannot be read "
-            f"({type(error).__name__}). Restore it from a copy.",
+            f"({type(error).__name__}). Restore the file from a copy.",
         ) from error
 
 

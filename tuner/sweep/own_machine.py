@@ -38,13 +38,13 @@ def check_own_machine(resources: ResourcesSection, places: Places, *, local: boo
             )
     asked = resources.concurrent_trials
     if local:
-        return "" if asked == 1 else f"with --local one trial runs at a time, not {asked}"
+        return "" if asked == 1 else f"with --local, one trial runs at a time, not {asked}"
     at_once = int(cores / resources.cpus_per_trial)
     if resources.gpus_per_trial:
         at_once = min(at_once, int(gpus / resources.gpus_per_trial))
     if at_once >= asked:
         return ""
-    return f"{at_once} of {asked} concurrent trials run at a time, because this machine has {cores} CPU cores" + (
+    return f"trials run {at_once} at a time, not {asked}, because this machine has {cores} CPU cores" + (
         f" and {gpus} GPUs" if resources.gpus_per_trial else ""
     )
 
@@ -58,8 +58,8 @@ def missing_gpus(resources: ResourcesSection, places: Places) -> str:
     if not needed or needed <= (has := _gpus()):
         return ""
     return (
-        f"{places.of('resources.gpus_per_trial')}: {_needs(needed, 'GPU', has)}. No time was measured, and `tune run` "
-        "needs a machine with a GPU, or a cluster (--address)"
+        f"{places.of('resources.gpus_per_trial')}: {_needs(needed, 'GPU', has)}. So no time was measured, and `tune "
+        "run` needs a machine with a GPU, or a cluster (--address)"
     )
 
 

@@ -104,7 +104,7 @@ class ReadySearch:
         if self.request.blocks and name != self.request.name:
             raise InputError(
                 "block-invalid",
-                f"`dataset.block` cannot be used for the records of {self.request.name}: they are those of the shipped "
+                f"`dataset.block` cannot be used for {self.request.name}, because its records are those of the shipped "
                 f"data set {name}, which has one budget. Remove the key.",
             )
         return names_in_ledger(self.request)

@@ -64,7 +64,7 @@ def open_ledger(
     new = create and not Ledger.exists(url)
     ledger = Ledger.open(url, create=create)
     if new:
-        say(f"new ledger at {ledger.url}: it knows no earlier search")
+        say(f"made a new ledger at {ledger.url}, which contains no earlier search")
     return ledger
 
 
@@ -75,7 +75,7 @@ def require_origin(prepared: ReadySearch) -> None:
     origin, url = prepared.experiment.exported_from, prepared.experiment.ledger
     if origin is None:
         return
-    why = "there is no ledger"
+    why = "there is no ledger at this URL"
     if Ledger.exists(url):
         ledger = Ledger.open(url, create=False)
         state = ledger.state_at(prepared.owner, origin.entries)
@@ -87,8 +87,8 @@ def require_origin(prepared: ReadySearch) -> None:
             return
     raise LedgerError(
         "ledger-not-origin",
-        f"{prepared.path} was exported from the ledger {origin.ledger}, but {url} is not that ledger: {why}. Only that "
-        "ledger has the charges of these records. Restore it, or correct `ledger`.",
+        f"{prepared.path} was exported from the ledger {origin.ledger}, but {url} is not that ledger: {why}. Only the "
+        "ledger of the export has the charges of these records. Restore that ledger, or correct `ledger`.",
     )
 
 
@@ -246,15 +246,15 @@ def hold_to_ledger(
     users = state.division and replace(state.division, stored=None)
     details, scores = state.details, None if state.validation is None else state.validation.filter
     compared = (
-        ("the settings", settings_hash(experiment, ledger.id), details.get("settings")),
-        ("the plan", (plan.training_filter, plan.unit, plan.private), (state.filter, state.unit, True)),
-        ("the plan", (plan.epsilon, plan.delta), (state.epsilon, state.delta)),
-        ("the plan", (plan.validation_filter, plan.validation_claim), (scores, state.validation_claim)),
-        ("the plan", plan_hash(plan), details.get("plan")),
-        ("the device", device_of(experiment).get("device"), details.get("device")),
-        ("the records", keyed_fingerprint(ledger, request), state.fingerprint),
-        ("the blocks", [name.rpartition("/")[2] for name in _datasets(state)], list(request.blocks)),
-        ("the users", division and division.named, users),
+        ("The settings", settings_hash(experiment, ledger.id), details.get("settings")),
+        ("The plan", (plan.training_filter, plan.unit, plan.private), (state.filter, state.unit, True)),
+        ("The plan", (plan.epsilon, plan.delta), (state.epsilon, state.delta)),
+        ("The plan", (plan.validation_filter, plan.validation_claim), (scores, state.validation_claim)),
+        ("The plan", plan_hash(plan), details.get("plan")),
+        ("The device", device_of(experiment).get("device"), details.get("device")),
+        ("The records", keyed_fingerprint(ledger, request), state.fingerprint),
+        ("The blocks", [name.rpartition("/")[2] for name in _datasets(state)], list(request.blocks)),
+        ("The users", division and division.named, users),
     )
     _require_equal(state, compared)
 
@@ -273,11 +273,11 @@ def hold_release_to_ledger(
     The other settings of a search on a release may be any, because nothing that it does is charged.
     """
     compared = (
-        ("the plan", (plan.training_filter, plan.unit, plan.private), (state.filter, state.unit, True)),
-        ("the plan", (plan.epsilon, plan.delta), (state.epsilon, state.delta)),
-        ("the split", split_of(experiment), state.details.get("split")),
-        ("the records", keyed_fingerprint(ledger, request), state.fingerprint),
-        ("the users", division, None),
+        ("The plan", (plan.training_filter, plan.unit, plan.private), (state.filter, state.unit, True)),
+        ("The plan", (plan.epsilon, plan.delta), (state.epsilon, state.delta)),
+        ("The split", split_of(experiment), state.details.get("split")),
+        ("The records", keyed_fingerprint(ledger, request), state.fingerprint),
+        ("The users", division, None),
     )
     _require_equal(state, compared)
 
@@ -291,8 +291,8 @@ def _require_equal(state: SearchState, compared: Sequence[tuple[str, object, obj
         if now != charged:
             raise TunerError(
                 "ledger-mismatch",
-                f"{what} of {state.search} are not those that the ledger was charged for. Restore the sweep's files "
-                "(and the data) from a copy, or start a new sweep.",
+                f"{what} of {state.search} differed at the time of the charge. Restore the sweep's files (and the "
+                "data) from a copy, or start a new search.",
             )
 
 
@@ -329,8 +329,8 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
         if not starting:
             raise LedgerError(
                 "search-not-in-ledger",
-                f"The ledger {ledger.url} does not contain the sweep {sweep.id}. Restore the ledger that was charged "
-                "for it, because a sweep cannot continue with another ledger.",
+                f"The ledger {ledger.url} does not contain the sweep {sweep.id}. Restore the ledger in which the "
+                "sweep was charged, because a sweep cannot continue with another ledger.",
             )
         enter(ledger, sweep, prepared)  # the sweep died after its folder was created and before it entered the ledger
     state = ledger.search_state(sweep.id)
@@ -360,8 +360,8 @@ def refuse_if_charged(sweep: SweepFolder, url: str) -> None:
     if Ledger.exists(url) and Ledger.open(url, create=False).has_search(sweep.id):
         raise TunerError(
             "ledger-mismatch",
-            f"The files of {sweep.id} say `privacy.private: false`, but the ledger was charged for it. Restore "
-            "them from a copy.",
+            f"The files of {sweep.id} say `privacy.private: false`, but this search was charged in the ledger. "
+            "Restore the files from a copy.",
         )
 
 

@@ -147,15 +147,15 @@ def hold_release(sweep: SweepFolder, ledger: Ledger | None) -> StoredRelease:
         if (charged.sha256, charged.kept) != (found.sha256, found.kept):
             raise TunerError(
                 "ledger-mismatch",
-                f"The release of {sweep.id} is not the one that the ledger was charged for. Restore the sweep's files "
-                "from a copy, or start a new sweep.",
+                f"The release of {sweep.id} differs from the one that was charged in the ledger. Restore the sweep's "
+                "files from a copy, or start a new search.",
             )
         found = charged
     if not found.intact:
         raise TunerError(
             "release-missing",
-            f"The release {found.path}, on which {sweep.id} trains, is missing or was changed. Restore it from a copy, "
-            "or start a new sweep, which draws a new release and is charged for it.",
+            f"The release {found.path}, on which {sweep.id} trains, is missing or was changed. Restore the file from a "
+            "copy, or start a new search, which draws a new release and is charged for it.",
         )
     return found
 
@@ -262,8 +262,8 @@ def _write(path: Path, content: bytes) -> None:
     except OSError as error:
         raise TunerError(
             "release-unwritable",
-            f"The release could not be written to {path} ({error.strerror}). It stays charged. Fix the disk; the next "
-            "search draws another release and is charged for it.",
+            f"The release could not be written to {path} ({error.strerror}). The release stays charged. Fix the disk. "
+            "The next search draws another release and is charged for it.",
         ) from error
 
 

@@ -28,8 +28,9 @@ def remove(sweep: SweepFolder, *, yes: bool) -> str:
         if state not in _WITHOUT_RESULT and not yes:
             raise InputError(
                 "sweep-has-result",
-                f"{sweep.id} is {state}. Without its folder it can be neither resumed ({resume_command(sweep)}) nor "
-                "exported, and what it was charged is not given back. To remove it all the same, add --yes.",
+                f"{sweep.id} is {state}. Without its folder, the search can be neither resumed "
+                f"({resume_command(sweep)}) nor exported, and its charges stay in the ledger. To remove the folder "
+                "anyway, add --yes.",
             )
         shutil.rmtree(sweep.root)
-    return f"removed {sweep.root}; the ledger keeps what it was charged, and MLflow its runs"
+    return f"removed {sweep.root}; the ledger keeps the charges of this search, and MLflow keeps its runs"

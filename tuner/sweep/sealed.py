@@ -87,12 +87,13 @@ class SealedRuns:
                 return cls(int(str(values["runs"])), bytes.fromhex(str(values["key"])))
             except (KeyError, ValueError) as error:
                 raise TunerError(
-                    "sweep-file-unreadable", f"{path} was damaged ({type(error).__name__}). Restore it from a copy."
+                    "sweep-file-unreadable",
+                    f"{path} was damaged ({type(error).__name__}). Restore the file from a copy.",
                 ) from error
         if begun:
             raise TunerError(
                 "sealed-runs-missing",
-                f"{path}, which contains the number of runs of the sealed search, is missing. Restore it from a "
+                f"{path}, which contains the number of runs of the sealed search, is missing. Restore the file from a "
                 "copy, because the number is never drawn again. All charges remain.",
             )
         runs = cls(law.draw(at_most), secrets.token_bytes(32))
@@ -172,7 +173,7 @@ def _copy_model(sweep: SweepFolder, best: TrialView) -> None:
     if model is None:
         raise TunerError(
             "checkpoint-missing",
-            f"The model of the best run is missing under {sweep.sealed}. Restore it from a copy.",
+            f"The model of the best run is missing under {sweep.sealed}. Restore the model from a copy.",
         )
     # The copy has a new name, because the name of the run's folder would reveal which run it was.
     with model.open("rb") as old, replacing(sweep.sealed / _WINNER_MODEL, mode=0o600) as new:
@@ -205,7 +206,7 @@ def require_trained(model: Path, spec: TrainingSpec, *, trained: bool = True) ->
     except Exception as error:
         raise TunerError(
             "checkpoint-unreadable",
-            f"The winner's model {model} cannot be read ({type(error).__name__}). Restore it from a copy.",
+            f"The winner's model {model} cannot be read ({type(error).__name__}). Restore the file from a copy.",
         ) from error
     if not own:
         raise TunerError(
@@ -221,7 +222,7 @@ def _winner(sweep: SweepFolder, values: Mapping[str, object]) -> SealedWinner:
     if not isinstance(parameters, dict):
         raise TunerError(
             "sweep-file-unreadable",
-            f"{_WINNER_FILE} of {sweep.id} has no parameters (got {parameters!r}). Restore it from a copy.",
+            f"{_WINNER_FILE} of {sweep.id} has no parameters (got {parameters!r}). Restore the file from a copy.",
         )
     return SealedWinner(
         found=True,

@@ -43,7 +43,7 @@ def check_same(stored: Experiment, wanted: Experiment) -> None:
             "resume-changes-setting",
             "A resume may change only `search.trials`, `search.when_sure`, `resources` (but not from or to a GPU), "
             f"`tracking`, `storage`, `dataset.path` and `trainable.start.path` (got: {'; '.join(changed)}). Start a "
-            "new sweep with `tune run`, which is charged in addition.",
+            "new search with `tune run`, which is charged in addition.",
         )
 
 

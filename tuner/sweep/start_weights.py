@@ -60,8 +60,8 @@ def refuse_trained_here(experiment: Experiment, found: StartFile, owners: Sequen
         if table_of(dataset) in tables:
             raise InputError(
                 "start-trained-here",
-                f"{start.path} was trained on {dataset!r}, the data set of this search, as {where} "
-                "says, so it is not public here. Use weights that none of these records was used for.",
+                f"{start.path} was trained on {dataset!r}, the data set of this search, as {where} says. So these "
+                "weights are not public here. Use weights that were trained without any of these records.",
             )
 
 

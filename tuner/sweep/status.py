@@ -110,14 +110,17 @@ def request_stop(sweep: SweepFolder) -> str:
     if sweep.proxy.root.is_dir():
         sweep.proxy.stop_request.touch()
     if sweep.hides_runs:
-        return f"{sweep.id} stops soon and releases nothing. It stays charged. Resume with: {resume_command(sweep)}"
+        return (
+            f"{sweep.id} stops soon and releases nothing. The whole search stays charged. Resume with: "
+            f"{resume_command(sweep)}"
+        )
     if load_experiment(sweep.experiment).search.commit is not None:
         return (
-            f"{sweep.id}: running trials finish, and no new one starts. A committed run that has not started does not "
-            f"start, so nothing is released. Resume with: {resume_command(sweep)}"
+            f"{sweep.id}: running trials finish, and no new trial starts. If the committed run has not started, it "
+            f"does not start now, so there is no winner yet. Resume with: {resume_command(sweep)}"
         )
     return (
-        f"{sweep.id}: running trials finish, no new one starts, and the rest of the budget is kept. Resume with: "
+        f"{sweep.id}: running trials finish, no new trial starts, and the rest of the budget is kept. Resume with: "
         f"{resume_command(sweep)}"
     )
 

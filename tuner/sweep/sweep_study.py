@@ -77,7 +77,7 @@ def check_search(experiment: Experiment, rungs: Sequence[int]) -> None:
         used = f"sampler {experiment.search.sampler.name} or pruner {experiment.search.pruner.name}"
         raise InputError(
             "search-option-invalid",
-            f"Optuna refuses the options of {used}: {error}. Correct the option; docs/experiment.md lists them.",
+            f"Optuna refuses the options of {used}: {error}. Correct the options; docs/experiment.md lists them.",
         ) from error
 
 

@@ -159,20 +159,23 @@ def _by_curve(winner: TrialView, best: TrialView, mode: str) -> str:
     scored = f"{'higher' if mode == 'max' else 'lower'}: {other} against {own}"
     if winner.last_score == best.last_score:
         scored = f"the same: {own}"
-    return f"trial {winner.number} by the curve (trial {best.number} scored {scored})"
+    return f"trial {winner.number} by the fitted curve (trial {best.number} scored {scored})"
 
 
 def _by_two_scores(winner: TrialView, best: TrialView) -> str:
     own, other = _apart(winner.last_score, best.last_score)
     return (
-        f"trial {winner.number} by its last two scores (the last is {own}; trial {best.number} has {other}, "
-        "within the noise)"
+        f"trial {winner.number} by its last two scores (its last score is {own}; trial {best.number} has {other}, a "
+        "difference within the noise)"
     )
 
 
 def _by_score(believed: TrialView, best: TrialView) -> str:
     own, other = _apart(best.last_score, believed.last_score)
-    return f"trial {best.number} by its score, {own} (the curve believes in trial {believed.number}: {other})"
+    return (
+        f"trial {best.number} by its score, {own} (the fitted curve prefers trial {believed.number}, which scored "
+        f"{other})"
+    )
 
 
 def _apart(*scores: float | None) -> list[str]:

@@ -176,4 +176,4 @@ def test_shares_and_what_is_left_of_them(ledger: Ledger) -> None:
 def test_a_rule_says_that_delta_is_split() -> None:
     assert rule(DatasetCap(8.0, 1e-4, order=6.0, units=10)).count("5e-05") == 2
     for cap in (None, DatasetCap(8.0, 1e-4), DatasetCap(8.0, 1e-4, order=6.0, units=None)):
-        assert "OR their Rényi" not in rule(cap)
+        assert "OR if their Rényi" not in rule(cap)

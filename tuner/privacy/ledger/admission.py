@@ -110,16 +110,16 @@ def admit(
     if None not in {cap.units, units} and not held.unbounded and held.units + (units or 0) <= (cap.units or 0):
         return
     also = "" if cap.order is None else (
-        f" The Rényi filter of order {cap.order:g} has too little budget left as well. The sums and the filter may "
-        "each use half of δ."
+        f" The second rule of the cap, a Rényi filter of order {cap.order:g}, does not admit {what} either. Each of "
+        "the two rules may use half of δ."
     )  # fmt: skip
     lacking = unfit((total_epsilon, total_delta), (cap.epsilon, cap.delta), rules=rules)
     raise BudgetRefusedError(
         "dataset-cap-exceeded",
         f"Data set {state.dataset!r} has a cap of {amounts(cap.epsilon, cap.delta)}. Its searches have committed "
-        f"{amounts(state.committed_epsilon, state.committed_delta)}. With {what} the sum would be "
+        f"{amounts(state.committed_epsilon, state.committed_delta)}. With {what}, the sum would be "
         f"{amounts(float(total_epsilon), float(total_delta))}. {lacking}.{also} Lower privacy.epsilon or delta, or ask "
-        f"the owner of the data: tune budget set {state.dataset} --epsilon E --delta D.",
+        f"the owner of the data for a larger cap: tune budget set {state.dataset} --epsilon E --delta D.",
     )
 
 
@@ -164,8 +164,8 @@ def require_fit(filter: Filter, epsilon: float, delta: float, whose: str) -> Non
         more, less = apart(needed, epsilon)
         raise BudgetRefusedError(
             "filter-exceeds-claim",
-            f"The filter ({filter.summary}) allows ε = {more} at δ = {amount(delta)}, but {whose} claim is only "
-            f"ε = {less}. Allow fewer steps, or raise epsilon.",
+            f"The steps that the filter allows ({filter.summary}) cost ε = {more} at δ = {amount(delta)}, but {whose} "
+            f"claim is only ε = {less}. Allow fewer steps, or raise epsilon.",
         )
 
 
@@ -175,7 +175,7 @@ def require_unsampled(mechanism: SampledGaussian) -> None:
         raise InputError(
             "score-sampled",
             f"A released score reads every validation record, so its sample rate must be 1 (got {mechanism!r}). "
-            "Write SampledGaussian(1.0, s).",
+            "Write SampledGaussian(1.0, NOISE_MULTIPLIER).",
         )
 
 
@@ -185,7 +185,8 @@ def admit_name(states: Mapping[str, DatasetState], dataset: str, search: str, fi
         if search in state.by_name or search in state.doubtful:
             raise LedgerError(
                 "search-name-taken",
-                f"A search named {search!r} exists on data set {state.dataset!r}. Choose another name, or resume it.",
+                f"A search named {search!r} already exists on data set {state.dataset!r}. Choose another name, or "
+                "resume that search.",
             )
     own = states.get(dataset)
     if own is not None and fingerprint in own.fingerprints:
@@ -210,11 +211,11 @@ def not_admitted() -> BudgetRefusedError:
     """Return the refusal of records. It is the same for all reasons, so it tells nothing about any record."""
     return BudgetRefusedError(
         "records-not-admitted",
-        "The ledger does not admit these records for this use: it may hold them as private, or the owner of the data "
-        "has not entered them. The message does not say which, because that would reveal something about records. "
-        "Nothing was charged. Ask the owner. `tune budget public NAME FILE` enters a file that everyone may see, and "
-        "`tune budget set NAME --epsilon E --delta D` enters a new private data set. Records that the ledger holds "
-        "keep their name.",
+        "The ledger does not admit these records for this use. Either it holds them as private, or the owner of the "
+        "data has not entered them. This message does not say which, because the answer would reveal something about "
+        "records. Nothing was charged. Ask the owner. `tune budget public NAME FILE` enters a file that everyone may "
+        "see. `tune budget set NAME --epsilon E --delta D` enters a new private data set. If the ledger already holds "
+        "the records, use the name that they have there.",
     )
 
 
@@ -235,8 +236,8 @@ def require_writer(writer: str, user: object, search: object) -> None:
     if writer != user:
         raise LedgerError(
             "ledger-other-user",
-            f"Search {search!r} belongs to the user {user!r}, so {writer!r} cannot write to it. Nothing is charged. "
-            f"Continue as {user!r}, or start a search of your own.",
+            f"Search {search!r} belongs to the user {user!r}, so {writer!r} cannot write ledger entries about this "
+            f"search. Nothing is charged. Run the command as {user!r}, or start a search of your own.",
         )
 
 
@@ -254,8 +255,8 @@ def require_dataset(value: object) -> None:
     if not _DATASET.fullmatch(str(value)):
         raise InputError(
             "ledger-name-invalid",
-            "`dataset` must be a name without `/`, or TABLE/BLOCK for a block of a growing table (got "
-            f"{value!r}). A block has 1 to 50 letters, digits, dots, hyphens or underscores. Choose another name.",
+            f"`dataset` must be a name without `/`, or TABLE/BLOCK for a block of a growing table (got {value!r}). The "
+            "name of a block has 1 to 50 letters, digits, dots, hyphens or underscores. Choose another name.",
         )
 
 
@@ -282,8 +283,9 @@ def _admit_share(state: DatasetState, epsilon: float, delta: float, user: str, w
     if share is None:
         raise BudgetRefusedError(
             "no-share",
-            f"The cap of data set {state.dataset!r} is divided among its users, but {user!r} has no share for {what}. "
-            f"Ask the owner of the data: tune budget grant {state.dataset} {user} --epsilon E --delta D.",
+            f"The cap of data set {state.dataset!r} is divided into shares, but the user {user!r} has no share for "
+            f"{what}. Ask the owner of the data for a share: tune budget grant {state.dataset} {user} --epsilon E "
+            "--delta D.",
         )
     held = state.committed_of.get(user, Committed())
     total_epsilon, total_delta = exact_sum(held.epsilon, epsilon), exact_sum(held.delta, delta)
@@ -292,9 +294,10 @@ def _admit_share(state: DatasetState, epsilon: float, delta: float, user: str, w
         lacking = unfit((total_epsilon, total_delta), (share.epsilon, share.delta))
         raise BudgetRefusedError(
             "share-exceeded",
-            f"User {user!r} has a share of {amounts(share.epsilon, share.delta)}{revoked} of data set "
-            f"{state.dataset!r}. The user's searches have committed {amounts(float(held.epsilon), float(held.delta))}. "
-            f"With {what} the sum would be {amounts(float(total_epsilon), float(total_delta))}. {lacking}. Lower "
-            "privacy.epsilon or delta, or ask the owner of the data: "
+            f"The share of user {user!r} in the cap of data set {state.dataset!r} is "
+            f"{amounts(share.epsilon, share.delta)}{revoked}. The user's searches have committed "
+            f"{amounts(float(held.epsilon), float(held.delta))}. With {what}, the sum would be "
+            f"{amounts(float(total_epsilon), float(total_delta))}. {lacking}. Lower privacy.epsilon or delta, or ask "
+            "the owner of the data for a larger share: "
             f"tune budget grant {state.dataset} {user} --epsilon E --delta D.",
         )

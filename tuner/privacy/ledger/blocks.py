@@ -54,8 +54,8 @@ def mirrors_of(
         if mirror is None:
             raise LedgerError(
                 "block-not-charged",
-                f"Search {search.search!r} does not count on the block {dataset!r}, which it uses. Please report this "
-                "as a bug.",
+                f"Search {search.search!r} uses the block {dataset!r}, but is not charged to that block. Please report "
+                "this as a bug.",
             )
         found.append(mirror)
     return found
@@ -82,7 +82,7 @@ def require_mirrors(states: Mapping[str, DatasetState], search: SearchState) -> 
         if not same:
             raise LedgerError(
                 "block-not-charged",
-                f"Search {search.search!r} would charge steps, but its claim is not committed on the block "
+                f"Search {search.search!r} cannot charge steps, because its claim is not committed on the block "
                 f"{dataset!r}. Please report this as a bug.",
             )
 
@@ -97,7 +97,7 @@ def admit_blocks(states: Mapping[str, DatasetState], dataset: str) -> None:
         if _MARK not in dataset or _MARK not in other.dataset:
             raise BudgetRefusedError(
                 "blocks-differ",
-                f"The ledger has searches on {other.dataset!r} or a cap of it, so {dataset!r} can have none: a "
-                "table is used either whole or by blocks, or a record would have two totals. "
+                f"The ledger already has searches on {other.dataset!r}, or a cap of it, so {dataset!r} can have "
+                "neither. Use a table either whole or by blocks, because otherwise a record would have two totals. "
                 f"{'Name the blocks in `dataset.block`.' if _MARK not in dataset else 'Leave `dataset.block` out.'}",
             )

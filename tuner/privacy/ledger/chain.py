@@ -126,8 +126,8 @@ class Chain:
             if heads.get(name) != folded.get(name) and state.damage is None:
                 damage = LedgerCorruptError(
                     "ledger-damaged",
-                    f"The last entry of data set {name!r} is {folded.get(name)}, but the ledger recorded "
-                    f"{heads.get(name)}. Entries were lost or changed. Restore the ledger from a backup.",
+                    f"The last entry (number, hash) of data set {name!r} is {folded.get(name)}, but the ledger "
+                    f"recorded {heads.get(name)}. Entries were lost or changed. Restore the ledger from a backup.",
                 )
                 states[name] = replace(state, damage=damage)
         return states, last

@@ -82,9 +82,11 @@ class NamedDivision:
         key = found.user_key
         named = found.stored if key is None else found.pairs
         if not all(isinstance(each, str) and _SHA256.fullmatch(each) for each in (found.pairs, named)):
-            raise ValueError("a division has the SHA-256 of all pairs and, without a user key, of the stored ones")
+            raise ValueError(
+                "a division needs the SHA-256 of all pairs and, without a user key, that of the stored pairs"
+            )
         if key is not None and (found.stored is not None or not (isinstance(key, str) and 0 < len(key) <= 200)):
-            raise ValueError("a user key is a name, and with it no pairs are stored")
+            raise ValueError("a user key must be a name, and a division with a user key must store no pairs")
         return found
 
 
@@ -99,9 +101,9 @@ def admit_division(state: DatasetState, user_key: str | None, what: str) -> None
         if other.counts and known is not None and known.user_key != user_key:
             raise BudgetRefusedError(
                 "user-key-differs",
-                f"The first search on {state.dataset!r} that counts decided how its records are divided among users: "
-                f"{_declared(known.user_key)}. But {what} has {_declared(user_key)}. A total for each user needs one "
-                f"division. Write {_written(known.user_key)}.",
+                f"All searches on {state.dataset!r} must divide the records among users in the same way. An earlier "
+                f"search has {_declared(known.user_key)}, but {what} has {_declared(user_key)}. "
+                f"{_fix(known.user_key)}.",
             )
 
 
@@ -110,8 +112,8 @@ def require_compatible(known: np.ndarray, pairs: np.ndarray, dataset: str) -> No
     if not compatible(known, pairs):
         raise BudgetRefusedError(
             "users-differ",
-            f"This search divides the records of data set {dataset!r} among users differently than its earlier "
-            "searches, so no claim covers all of them. Use the same user column, with the same names.",
+            f"This search divides the records of data set {dataset!r} among users in another way than earlier searches "
+            "did, so no claim would cover all these searches. Use the same user column, with the same user names.",
         )
 
 
@@ -172,13 +174,13 @@ def basis(state: DatasetState) -> str | None:
     key = counted[0].user_key
     if key is not None:
         return (
-            f"the owner's declared user key {key!r}: that it divides all records of all searches alike is the owner's "
-            "word; the ledger compares no records"
+            f"the owner's word that the user key {key!r} divides all records of all searches in the same way; the "
+            "ledger compares no records"
         )
     files = "the file of 1 search" if len(counted) == 1 else f"the files of {len(counted)} searches"
     return (
-        f"one division of the records among users, checked by keyed hashes over {files} (records in common only): a "
-        "record with any changed input is a new record and is not compared"
+        f"one division of the records among users, checked by keyed hashes over {files}, only for records in common; a "
+        "record with any changed input counts as a new record and is not compared"
     )
 
 
@@ -190,8 +192,9 @@ def _stored(search: SearchState, rows: _Rows) -> np.ndarray:
     if content is None or len(content) % _PAIR_BYTES or hashlib.sha256(content).hexdigest() != named:
         raise LedgerCorruptError(
             "ledger-division-damaged",
-            f"The division of data set {search.dataset!r} among users was changed or removed: the stored pairs of "
-            f"search {search.search!r} are not those that its entry names. Restore the ledger from a backup.",
+            f"The division of the records of data set {search.dataset!r} among users was changed or removed in the "
+            f"ledger: the (record, user) pairs of search {search.search!r} are not those that its entry names. Restore "
+            "the ledger from a backup.",
         )
     return np.frombuffer(content, _PAIR)
 
@@ -204,8 +207,8 @@ def _records(pairs: np.ndarray) -> np.ndarray:
 
 
 def _declared(user_key: str | None) -> str:
-    return "no user key, so their records are compared" if user_key is None else f"the user key {user_key!r}"
+    return "no user key (the ledger compares records)" if user_key is None else f"the user key {user_key!r}"
 
 
-def _written(user_key: str | None) -> str:
-    return "no `dataset.user_key`" if user_key is None else f"`dataset.user_key: {user_key}`"
+def _fix(user_key: str | None) -> str:
+    return "Remove `dataset.user_key`" if user_key is None else f"Write `dataset.user_key: {user_key}`"

@@ -32,7 +32,9 @@ def canonical(value: object) -> str:
             "strings, whole numbers, finite floats, lists and mappings with string keys.",
         ) from error
     if not same and not _has_tuples(value):
-        raise InputError("not-plain-json", f"JSON would change the value {value!r}. Use string keys in all mappings.")
+        raise InputError(
+            "not-plain-json", f"The value {value!r} would change in JSON. Use string keys in all mappings."
+        )
     return text
 
 

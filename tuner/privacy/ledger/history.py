@@ -192,14 +192,22 @@ def room(allowed: float, committed: float) -> float:
 def rule(cap: DatasetCap | None) -> str:
     """Return in words which searches a cap admits."""
     if cap is None:
-        return "no cap: every search is admitted with its own claim"
+        return "no cap: every search is admitted, and nothing limits the ε of all searches together"
     if cap.order is None:
-        return "the ε of the searches sum to at most the cap's ε, and their δ to at most the cap's δ"
-    either = f"the ε of the searches sum to at most {cap.epsilon:g} and their δ to at most {cap.delta / 2:g}, "
+        return (
+            "a search is admitted if the ε of all searches sum to at most the cap's ε and their δ to at most the cap's "
+            "δ"
+        )
+    either = (
+        f"a search is admitted if the ε of all searches sum to at most {cap.epsilon:g} and their δ to at most "
+        f"{cap.delta / 2:g}"
+    )
     if cap.units is None:
-        return f"{either}because half of δ is kept for a Rényi filter of order {cap.order:g}, which admits no search"
+        return (
+            f"{either}; the other half of δ is kept for a Rényi filter of order {cap.order:g}, which admits no search"
+        )
     return (
-        f"{either}OR their Rényi divergences of order {cap.order:g} fit a filter of ε = {cap.epsilon:g}, "
+        f"{either}, OR if their Rényi divergences of order {cap.order:g} fit a filter of ε = {cap.epsilon:g}, "
         f"δ = {cap.delta / 2:g}; each of these two rules uses half of δ"
     )
 
@@ -244,9 +252,9 @@ def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | N
             return "share", f"The share of {data['user']} was revoked.", None
         return "share", f"{data['user']} was granted a share of {amounts(data['epsilon'], data['delta'])}.", None
     if entry.kind == "public":
-        return "public", "Records were entered under this name as public, so that searches may use them freely.", None
+        return "public", "Records were entered under this name as public. Searches may use them without a charge.", None
     if entry.kind == "void":
-        return "void", f"{void_text(state.voids[-1])} by {data['user']}.", None
+        return "void", f"{void_text(state.voids[-1])}, entered by {data['user']}.", None
     search = state.by_name[data["search"]]
     if entry.kind == "open_search":
         return "opened", _opened(search), search
@@ -254,11 +262,13 @@ def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | N
         return None
     match entry.kind:
         case "release":
-            return "charged", "Charged for one release of the records, before it was drawn.", search
+            return "charged", "One release of the records was charged before it was drawn.", search
         case "stored":
             return "stored", f"The release was drawn and stored, SHA-256 {data['sha256'][:16]}…", search
         case "close_search":
-            text = "Closed." if search.counts else "Closed before any charge. Its claim does not count against the cap."
+            text = (
+                "Closed." if search.counts else "Closed before any charge, so its claim does not count against the cap."
+            )
             return "closed", text, search
         case "reopen_search":
             return "reopened", "Reopened with its old claim.", search
@@ -272,12 +282,17 @@ def _words(entry: Entry, state: DatasetState) -> tuple[str, str, SearchState | N
 def _opened(search: SearchState) -> str:
     text = f"Opened with the claim {amounts(search.epsilon, search.delta)} for each {search.unit}"
     if search.mirror_of is not None:
-        text += f"; the part on this block of {search.mirror_of}, whose whole claim counts on each of its blocks"
+        text += (
+            f"; search {search.mirror_of} uses several blocks, and its whole claim counts on each, this one included"
+        )
     if search.hides_runs:
-        return f"{text}. Sealed: only the best of a hidden number of runs is released. No later event is shown."
+        return (
+            f"{text}. Sealed: only the best of a hidden number of runs is released. No later event of this search is "
+            "shown."
+        )
     if search.validation_claim is not None:
         epsilon, delta = search.validation_claim
-        text += f"; for each validation {search.unit} {amounts(epsilon, delta)}"
+        text += f"; the claim for each validation {search.unit} is {amounts(epsilon, delta)}"
     return f"{text}. Limit: {search.filter.summary}."
 
 
@@ -289,8 +304,8 @@ def _search_line(search: SearchState) -> SearchLine:
         user=search.user,
         unit=search.unit,
         mode=("sealed selection" if hidden else search.filter.mode)
-        + ("" if search.mirror_of is None else f" on several blocks, charged as {search.mirror_of}")
-        + (f", also counts on {', '.join(search.blocks)}" if search.blocks else ""),
+        + ("" if search.mirror_of is None else f"; its steps are charged in search {search.mirror_of}")
+        + (f"; its claim also counts on {', '.join(search.blocks)}" if search.blocks else ""),
         cap_kind=search.filter.kind,
         cap_text=search.filter.summary,
         step_cap=search.filter.most_steps,

@@ -94,7 +94,7 @@ def read_key(default: Path, *, ledger_id: str, check: str, url: str) -> LedgerKe
     path = key_file(default)
     key = _read(path, url)
     if not hmac.compare_digest(key.check(ledger_id), check):
-        raise _refused(path, "it has the key of another ledger", url)
+        raise _refused(path, "the file has the key of another ledger", url)
     return key
 
 
@@ -102,9 +102,9 @@ def _read(path: Path, url: str = "") -> LedgerKey:
     try:
         text = path.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
-        raise _refused(path, getattr(error, "strerror", None) or "it is not a key", url) from None
+        raise _refused(path, getattr(error, "strerror", None) or "the file does not contain a key", url) from None
     if not _TEXT.fullmatch(text):
-        raise _refused(path, "it is not a key of 64 hexadecimal digits", url)
+        raise _refused(path, "the file does not contain a key of 64 hexadecimal digits", url)
     return LedgerKey(bytes.fromhex(text.strip()))
 
 
@@ -112,7 +112,7 @@ def _refused(path: Path, why: str, url: str) -> LedgerError:
     ledger = f" of the ledger {url}" if url else ""
     return LedgerError(
         "ledger-key",
-        f"The key{ledger} cannot be read from {path}: {why}. Restore the file, or get it from the operator who made "
-        f"the ledger and name it: {ENVIRONMENT}=FILE. A key is never replaced, because records would no longer be "
-        "recognised.",
+        f"The key{ledger} cannot be read from {path}: {why}. Restore the file. Or get the key file from the operator "
+        f"who made the ledger, and name it: {ENVIRONMENT}=FILE. A ledger never gets a new key, because it would no "
+        "longer recognise its records.",
     )

@@ -118,7 +118,7 @@ class Ledger(OwnersLedger):
         if validation is not None:
             require_epsilon(claim[0], name="the epsilon of validation")
             require_delta(claim[1], name="the delta of validation")
-            require_fit(validation, *claim, "the validation's")
+            require_fit(validation, *claim, "the validation")
         body = {
             "search": search,
             "filter": filter.body(),
@@ -309,8 +309,8 @@ class Ledger(OwnersLedger):
                 if division is None or division.named.pairs != state.division.pairs:
                     raise InputError(
                         "division-missing",
-                        f"Search {search!r} can be reopened only with the division of records among users with which "
-                        "it was opened. Give the same (record, user) pairs.",
+                        f"Search {search!r} can be reopened only if its records are divided among users as when it was "
+                        "opened. Give the same (record, user) pairs.",
                     )
                 known, _ = known_pairs(write.states.get(state.dataset), write.division, but=search)
                 require_compatible(known, division.pairs, state.dataset)

@@ -31,9 +31,9 @@ __all__ = [
     "rounded_up",
 ]
 
-LABEL = "odometer, not a guarantee: the guarantee is the cap"
-LABEL_WITHOUT_CAP = "odometer, not a guarantee: no cap bounds all searches together"
-LABEL_VOID = "odometer, not a guarantee: the total is void"
+LABEL = "for information, not a guarantee: the guarantee is the cap"
+LABEL_WITHOUT_CAP = "for information, not a guarantee: no cap bounds all searches together"
+LABEL_VOID = "for information, not a guarantee: the total is void"
 
 _MOST_MECHANISMS = 4
 _DEFAULT_DELTA = 1e-5

@@ -69,7 +69,7 @@ class OwnersLedger(LedgerReader):
             if state is None or user not in state.grants:
                 raise InputError(
                     "share-not-found",
-                    f"User {user!r} has no share of data set {dataset!r} to revoke. Check both names.",
+                    f"User {user!r} has no share of data set {dataset!r}, so none can be revoked. Check both names.",
                 )
             write(dataset, "grant", {"user": user, "epsilon": 0.0, "delta": 0.0})
 

@@ -19,7 +19,7 @@ def check_prices(state: DatasetState) -> None:
     def compare(what: str, stated: int | None, now: int | None) -> None:
         if stated is not None and (now is None or now > stated * (1 + _SLACK) + 1):
             raise contradiction(
-                "ledger-price-too-low", where, f"{what} has recorded {stated} Rényi units but costs {now}"
+                "ledger-price-too-low", where, f"{what} costs {now} Rényi units, but the ledger recorded only {stated}"
             )
 
     cap = state.cap
@@ -27,7 +27,7 @@ def check_prices(state: DatasetState) -> None:
         now = order_filter(cap.order, cap.epsilon, cap.delta)
         if cap.units > (now or 0) * (1 + _SLACK):
             raise contradiction(
-                "ledger-price-too-low", where, f"its cap has recorded {cap.units} Rényi units but allows {now}"
+                "ledger-price-too-low", where, f"its cap allows {now} Rényi units, but the ledger recorded {cap.units}"
             )
     for search in state.searches:
         if search.counts:

@@ -32,10 +32,10 @@ def checked_state_after(states: Mapping[str, DatasetState], entry: Entry) -> Dat
     state = states.get(entry.dataset) or DatasetState(dataset=entry.dataset)
     where = f"entry {entry.seq} of data set {entry.dataset!r}"
     if entry.seq != state.seq + 1:
-        raise contradiction("ledger-chain-broken", where, f"its number should be {state.seq + 1}")
+        raise contradiction("ledger-chain-broken", where, f"the entry's number should be {state.seq + 1}")
     if entry.previous != state.head:
         raise contradiction(
-            "ledger-chain-broken", where, f"its previous hash is {entry.previous} and should be {state.head}"
+            "ledger-chain-broken", where, f"the entry's previous hash is {entry.previous} and should be {state.head}"
         )
     found = entry_hash(
         dataset=entry.dataset,
@@ -47,16 +47,18 @@ def checked_state_after(states: Mapping[str, DatasetState], entry: Entry) -> Dat
         previous=entry.previous,
     )
     if found != entry.hash:
-        raise contradiction("ledger-chain-broken", where, f"its hash is {entry.hash} and should be {found}")
+        raise contradiction("ledger-chain-broken", where, f"the entry's hash is {entry.hash} and should be {found}")
     try:
         return state_after(states, entry)
     except (KeyError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise contradiction(
-            "ledger-entry-unreadable", where, f"its body cannot be read ({error!r}): {entry.body[:200]}"
+            "ledger-entry-unreadable", where, f"the entry's body cannot be read ({error!r}): {entry.body[:200]}"
         ) from error
     except TunerError as error:
         raise contradiction(
-            "ledger-entry-not-allowed", where, f"it was not allowed ({error}): {entry.body[:200]}"
+            "ledger-entry-not-allowed",
+            where,
+            f"the ledger's rules do not allow the entry ({error}): {entry.body[:200]}",
         ) from error
 
 
@@ -118,8 +120,8 @@ def _cap(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
     if order != before and state.committed.searches:
         raise BudgetRefusedError(
             "cap-order-fixed",
-            f"Searches already count against the cap of {state.dataset!r}, so its Rényi order ({before or 'none'}) "
-            f"cannot be changed (to {order or 'none'}). Keep the order.",
+            f"The Rényi order of the cap of {state.dataset!r} cannot be changed from {before or 'none'} to "
+            f"{order or 'none'}, because searches already count against this cap. Keep the order.",
         )
     return replace(state, cap=DatasetCap(data["epsilon"], data["delta"], order, units))
 
@@ -127,11 +129,11 @@ def _cap(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
 def _grant(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
     user, share = data["user"], Share(data["epsilon"], data["delta"])
     if not (isinstance(user, str) and isfinite(share.epsilon) and share.epsilon >= 0 and 0 <= share.delta < 1):
-        raise ValueError("a share needs a user, and finite numbers that are not negative")
+        raise ValueError("a share needs a user, a finite ε of at least 0, and a δ from 0 to below 1")
     if state.cap is None:
         raise BudgetRefusedError(
             "cap-not-set",
-            f"Data set {state.dataset!r} has no cap, so there is nothing to share. Set a cap: tune budget set "
+            f"Data set {state.dataset!r} has no cap of which a share could be granted. Set a cap: tune budget set "
             f"{state.dataset} --epsilon E --delta D.",
         )
     held = _held_by_others(state, user)
@@ -146,8 +148,8 @@ def _grant(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
         raise BudgetRefusedError(
             "shares-exceed-cap",
             f"The cap of data set {state.dataset!r} is {amounts(state.cap.epsilon, state.cap.delta)}. Other users hold "
-            f"{amounts(float(held[0]), float(held[1]))}: each their share, or what their searches have committed if "
-            f"that is more or they have no share. So at most {amounts(float(left[0]), float(left[1]))} is left for "
+            f"{amounts(float(held[0]), float(held[1]))} of it: for each user, the share or what the user's searches "
+            f"have committed, whichever is larger. So at most {amounts(float(left[0]), float(left[1]))} is left for "
             f"{user!r} (asked for {amounts(share.epsilon, share.delta)}). "
             f"{unfit(total, (state.cap.epsilon, state.cap.delta))}. Grant less, lower another share, or raise the cap.",
         )
@@ -164,7 +166,7 @@ def _public(states: Mapping[str, DatasetState], state: DatasetState, data: Mappi
     if private is not None:  # only owners of the data can write this entry, so they may see the name
         raise BudgetRefusedError(
             "records-known-private",
-            f"The ledger holds these records as private, as data set {private!r}. They cannot be entered as public.",
+            f"The ledger holds these records as private (data set {private!r}), so they cannot be entered as public.",
         )
     return replace(state, public=state.public | {fingerprint})
 
@@ -172,7 +174,7 @@ def _public(states: Mapping[str, DatasetState], state: DatasetState, data: Mappi
 def _void(data: Mapping[str, Any], entry: Entry) -> Void:
     found = Void(entry.time, data["use"], data["why"], data["sweep"])
     if found.use not in {"public", "not private"} or not all(isinstance(text, str) for text in vars(found).values()):
-        raise ValueError("a void total needs a use and a reason")
+        raise ValueError("an entry that voids a total needs a use and a reason")
     return found
 
 
@@ -194,5 +196,5 @@ def contradiction(code: str, where: str, why: str) -> LedgerCorruptError:
     return LedgerCorruptError(
         code,
         f"The ledger contradicts itself at {where}: {why}. Restore the ledger from a backup with all entries. Do not "
-        "delete it, because it is the only record of all charges.",
+        "delete the ledger, because it is the only record of all charges.",
     )

@@ -141,8 +141,8 @@ class SearchBudget:
         if (self._ledger.search_state(self.search).validation is not None) != protected:
             raise LedgerError(
                 "mechanism-not-reserved",
-                f"A trial of {self.search!r} {'protects' if protected else 'does not protect'} its scores, but its "
-                "search expects the opposite. Please report this as a bug.",
+                f"A trial of search {self.search!r} {'protects' if protected else 'does not protect'} its scores, but "
+                "the search expects the opposite. Please report this as a bug.",
             )
 
     def check_mechanism(self, trial: str, mechanism: SampledGaussian) -> None:
@@ -154,8 +154,8 @@ class SearchBudget:
         if reserved != mechanism:
             raise LedgerError(
                 "mechanism-not-reserved",
-                f"Trial {trial!r} of {self.search!r} reserved {reserved!r} but would train with {mechanism!r}. Please "
-                "report this as a bug.",
+                f"Trial {trial!r} of search {self.search!r} reserved {reserved!r} but would train with {mechanism!r}. "
+                "Please report this as a bug.",
             )
 
     def charge_for(self, trial: str) -> LedgerCharge:

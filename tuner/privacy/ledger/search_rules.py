@@ -26,7 +26,7 @@ def opened(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> Datase
     require_epsilon(data["epsilon"])
     require_delta(data["delta"])
     if data["unit"] not in {"record", "user"}:
-        raise InputError("unit-unknown", f"The unit of protection must be record or user (got {data['unit']!r}).")
+        raise InputError("unit-unknown", f"The unit of protection must be `record` or `user` (got {data['unit']!r}).")
     whole = data["epsilon"], data["delta"]
     pools = {TRAINING: PoolState(filter=from_body(data["filter"]), claim=whole)}
     if (validation := data["validation"]) is not None:
@@ -44,8 +44,8 @@ def opened(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> Datase
     if (data["unit"] == "user") != (data["division"] is not None):
         raise InputError(
             "division-missing",
-            "A search that protects each user must say how its records are divided among users, and no other search "
-            f"may (the unit is {data['unit']}). Give the (record, user) pairs.",
+            "A search whose unit is user needs (record, user) pairs. A search whose unit is record must have none (the "
+            f"unit is {data['unit']}). Give or remove the pairs.",
         )
     search = SearchState(
         search=data["search"],
@@ -104,7 +104,9 @@ def search_after(state: DatasetState, search: SearchState, entry: Entry, data: M
         case "card":
             return replace(search, cards=(*search.cards, (data["card_sha256"], data["card_kind"], entry.seq)))
         case kind:
-            raise ValueError(f"unknown kind {kind!r}; a newer version may have written it")
+            raise ValueError(
+                f"the entry has the unknown kind {kind!r}; a newer version of dp-tuner may have written it"
+            )
 
 
 def _reserve(state: DatasetState, search: SearchState, data: Mapping[str, Any]) -> SearchState:
@@ -118,8 +120,8 @@ def _reserve(state: DatasetState, search: SearchState, data: Mapping[str, Any]) 
     if before.mechanism not in {None, mechanism}:
         raise LedgerError(
             "mechanism-not-reserved",
-            f"Trial {name!r} of {search.search!r} has reserved steps of {before.mechanism!r} and cannot reserve steps "
-            f"of {mechanism!r}. Start a new trial.",
+            f"Trial {name!r} of search {search.search!r} has reserved steps of {before.mechanism!r} and cannot reserve "
+            f"steps of {mechanism!r}. Start a new trial.",
         )
     if pool_name == VALIDATION:
         require_unsampled(mechanism)
@@ -132,15 +134,15 @@ def _reserve(state: DatasetState, search: SearchState, data: Mapping[str, Any]) 
     if not pool.filter.admits(mechanism):
         raise BudgetRefusedError(
             "mechanism-not-allowed",
-            f"Search {search.search!r} does not allow {mechanism!r}, which trial {name!r} requests. It allows "
+            f"Trial {name!r} requests {mechanism!r}, but search {search.search!r} allows only "
             f"{', '.join(map(repr, pool.filter.mechanisms))}.",
         )
     if rung and pool_name == TRAINING and not (before.leased and not before.outstanding):
         raise LedgerError(
             "rung-not-finished",
-            f"Trial {name!r} of {search.search!r} cannot reserve its next rung, because it has leased {before.leased} "
-            f"steps and {before.outstanding} are outstanding. A trial takes all that it has reserved first. Please "
-            "report this as a bug.",
+            f"Trial {name!r} of search {search.search!r} cannot reserve its next rung yet. It has leased "
+            f"{before.leased} steps, and {before.outstanding} reserved steps are not leased. A trial must lease all "
+            "reserved steps first. Please report this as a bug.",
         )
     left = pool.left(mechanism, price=price)
     if steps > left:
@@ -163,8 +165,8 @@ def _lease(search: SearchState, data: Mapping[str, Any]) -> SearchState:
     if steps > before.outstanding:
         raise BudgetRefusedError(
             "not-reserved",
-            f"Trial {name!r} of search {search.search!r} requests to lease {steps} {_unit(pool_name)} but has only "
-            f"{before.outstanding} reserved. Reserve all steps before leasing them, including repeated steps.",
+            f"Trial {name!r} of search {search.search!r} requests to lease {steps} {_unit(pool_name)} but has reserved "
+            f"only {before.outstanding}. Reserve all steps before leasing them, including repeated steps.",
         )
     if mechanism != before.mechanism:
         raise LedgerError(
@@ -182,7 +184,8 @@ def _settle(search: SearchState, data: Mapping[str, Any]) -> SearchState:
     known = {pool: state.trials[name] for pool, state in search.pools.items() if name in state.trials}
     if not known:
         raise LedgerError(
-            "trial-unknown", f"Trial {name!r} of {search.search!r} has reserved nothing, so it cannot be settled."
+            "trial-unknown",
+            f"Trial {name!r} of {search.search!r} has reserved nothing, so the trial cannot be settled.",
         )
     for trial in known.values():
         if trial.settled:
@@ -225,8 +228,8 @@ def _release(state: DatasetState, search: SearchState) -> SearchState:
     if not _is_release(search) or search.status != "open" or search.begun:
         raise LedgerError(
             "release-charged",
-            f"Search {search.search!r} cannot be charged for a release: it is {search.status}, and its limit is "
-            f"{search.filter.summary}. A release is charged once, when it is opened.",
+            f"Search {search.search!r} cannot be charged for a release: the search is {search.status}, and its limit "
+            f"is {search.filter.summary}. A release is charged once, when its search is opened.",
         )
     admit(state, 0.0, 0.0, units=0, user=search.user, what=f"search {search.search!r}")
     return replace(search, begun=True, status="closed")
@@ -239,8 +242,8 @@ def _stored(search: SearchState, data: Mapping[str, Any]) -> SearchState:
     if not _is_release(search) or not search.begun or search.stored is not None:
         raise LedgerError(
             "release-stored",
-            f"Search {search.search!r} cannot store a release: it is none, was not charged, or has one already. A "
-            "release is drawn once. Charge a new one.",
+            f"Search {search.search!r} cannot store a release: the search is not for a release, was not charged, or "
+            "has a stored release already. A release is drawn once. Charge a new release.",
         )
     return replace(search, stored=digest)
 
@@ -270,24 +273,26 @@ def _account(search: SearchState, data: Mapping[str, Any], what: str) -> tuple[s
     if search.mirror_of is not None:
         raise LedgerError(
             "block-mirror",
-            f"{search.search!r} is the part of search {search.mirror_of!r} on one of its blocks and cannot {what}. Use "
-            "the search itself.",
+            f"{search.search!r} cannot {what}, because it is only the part of search {search.mirror_of!r} on one "
+            f"block. Use search {search.mirror_of!r}.",
         )
     if search.charged_whole:
         raise LedgerError(
             "sealed-charged-whole",
-            f"Search {search.search!r} cannot {what}, because it is charged as a whole: it is sealed, or a release.",
+            f"Search {search.search!r} cannot {what}, because it is charged as a whole: it is a sealed search or a "
+            "release.",
         )
     if search.status != "open":
         raise LedgerError(
-            "search-not-open", f"Search {search.search!r} is {search.status} and cannot {what}. Resume it first."
+            "search-not-open",
+            f"Search {search.search!r} is {search.status} and cannot {what}. Resume the search first.",
         )
     name, trial = data["pool"], data["trial"]
     if name not in search.pools:
         raise LedgerError(
             "pool-unknown",
-            f"Search {search.search!r} has no pool {name!r}. Its pools are: {', '.join(search.pools)}. To charge "
-            "scores, open the search with a filter for its validation records.",
+            f"Search {search.search!r} has no budget named {name!r}. Its budgets are: {', '.join(search.pools)}. To "
+            "charge scores, open the search with a filter for its validation records.",
         )
     if any(trial in other.trials and other.trials[trial].settled for other in search.pools.values()):
         raise LedgerError(
@@ -310,5 +315,6 @@ def _no_room(search: SearchState, pool_name: str, trial: str, mechanism: Sampled
     return (
         f"Trial {trial!r} of search {search.search!r} requests {steps} {unit}, but only {left} are left. The cap for "
         f"all trials is {pool.filter.limit(unit, mechanism)}; {pool.leased_steps} {unit} are leased and "
-        f"{pool.reserved_steps} are reserved. Plan fewer or shorter trials, or raise privacy.epsilon in a new search."
+        f"{pool.reserved_steps} more are reserved. Plan fewer or shorter trials, or raise privacy.epsilon in a new "
+        "search."
     )

@@ -61,8 +61,8 @@ class Mode:
     access: str
     released: str
     kept: str = KEPT
-    winner: str = "ε of this run if no other trial had run: NOT a guarantee for a tuned model"
-    winner_row: str = "if no other trial had run: not a guarantee"
+    winner: str = "ε that this run would have as the only trial: NOT a guarantee for a tuned model"
+    winner_row: str = "as if it were the only trial: not a guarantee"
     extent: str
 
     @property

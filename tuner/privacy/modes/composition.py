@@ -16,6 +16,6 @@ COMPOSITION = Mode(
     access="every step of every trial; each step was charged before its batch was drawn",
     released="to everyone: the exported configuration, model and scores; to analysts also: all trials with their "
     "settings, scores and curves",
-    extent="The numbers are the cap of the whole search, which was set before the search began. For all trials "
-    "together, the cap allows {most}. {so_far}",
+    extent="The claimed ε and δ are the cap of the whole search. The cap was set before the search began. For all "
+    "trials together, the cap allows {most}. {so_far}",
 )

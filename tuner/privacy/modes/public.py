@@ -11,13 +11,13 @@ PUBLIC = Mode(
     searches_public=True,
     guarantee="the charged run. The search itself reads no private record",
     label="only one run on the private records is charged; the search used public records (public)",
-    covers="the one run that was trained on these records: its settings, scores and curve, and the exported model. Its "
-    "configuration was searched on other records, which are declared public",
+    covers="the one run that was trained on these records: its settings, scores and curve, and the exported model. The "
+    "run's configuration was searched on other records, which are declared public",
     access="every step of the one run; each step was charged before its batch was drawn",
     released="to everyone: the exported configuration, model and scores; to analysts also: the settings, scores and "
     "curve of the run",
     winner="ε of the only run that was trained on these records",
     winner_row="the only run that was trained on these records",
-    extent="The numbers are the cap of the one run on these records. Its configuration was searched on other records. "
-    "The experiment file declares those records public. If they are, the search on them costs nothing. {so_far}",
+    extent="The claimed ε and δ are the cap of the one run on these records. The run's configuration was searched on "
+    "other records, which the experiment file declares public. If they are public, that search costs nothing. {so_far}",
 )

@@ -17,9 +17,9 @@ SELECTION = Mode(
     "number of runs",
     access="every step of every run; the whole search was charged before its first run",
     released="the exported configuration, its model and its score, and nothing else from the search",
-    kept="the settings, scores and curves of every other run; the number of runs; when they ran; checkpoint files, raw "
-    f"logs, noise and records. All of these are for the operator only. {KEY}",
-    extent="The numbers cover the released run and its selection as the best run. The number of runs was drawn at "
-    "random and is secret, the runs were independent, and only the best is released. If the number were shown "
-    "together with the winner, both would reveal more about the records than was charged.",
+    kept="the settings, scores and curves of every other run; the number of runs; the times of the runs; checkpoint "
+    f"files, raw logs, noise and records. All of these are for the operator only. {KEY}",
+    extent="The claimed ε and δ cover the released run and its selection as the best run. The number of runs was drawn "
+    "at random and is secret. The runs were independent, and only the best one is released. If the number of runs were "
+    "shown together with the winner, both would reveal more about the records than was charged.",
 )

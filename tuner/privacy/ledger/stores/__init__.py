@@ -51,8 +51,8 @@ def require_folder(url: str, *, made: Path | None = None) -> None:
     if not (folder is None or folder.is_dir() or default or (made and folder == made.absolute())):
         raise InputError(
             "ledger-folder-missing",
-            f"The ledger's folder {folder} does not exist, so a new ledger there would know no earlier search. "
-            "Correct the path, or make the folder first.",
+            f"The ledger's folder {folder} does not exist. If you have a ledger, correct the path, because a new "
+            "ledger would contain no earlier search. If you have none, make the folder first.",
         )
 
 
@@ -82,6 +82,6 @@ def _not_a_url(url: str) -> InputError:
     files = f"sqlite:///{Path(url)} for this file" if is_path else "sqlite:////srv/my.db for the file /srv/my.db"
     return InputError(
         "ledger-url",
-        f"A ledger is named by a URL of SQLite or PostgreSQL (got {hide_password(url)!r}). Write {files}, or "
+        f"The ledger's URL must be one of SQLite or PostgreSQL (got {hide_password(url)!r}). Write {files}, or "
         "postgresql://user@host/database for a database.",
     )

@@ -129,7 +129,7 @@ class Postgres(Backend):
                 if driver.info.transaction_status.name != "INTRANS":  # COMMIT would roll back without an error
                     raise LedgerError(
                         "ledger-unavailable",
-                        f"A transaction on {self.url} failed. Nothing is charged. Resume the sweep.",
+                        f"A transaction on {self.url} failed. Nothing is charged. Resume the search.",
                     )
                 connection.exec_driver_sql("COMMIT")
         except DBAPIError as error:
@@ -161,8 +161,8 @@ class Postgres(Backend):
         if entry.kind in {"cap", "grant", "public", "void"} and not connection.execute(_OWNS).scalar_one():
             raise LedgerError(
                 "ledger-not-owner",
-                f"{self.user()} may not set caps and shares in {self.url}, because that role does not own the tables. "
-                "Nothing is written. Ask the owner of the data to set them.",
+                f"The role {self.user()} may not set caps and shares in {self.url}, because it does not own the "
+                "tables. Nothing is written. Ask the owner of the data to set them.",
             )
 
     def _has_tables(self, connection: Connection) -> bool:
@@ -203,8 +203,8 @@ class Postgres(Backend):
         except ImportError as error:
             raise InputError(
                 "ledger-driver-missing",
-                f"A ledger in PostgreSQL needs psycopg, but it cannot be imported ({error}). Install it: pip install "
-                "'dp-tuner[postgres]'.",
+                f"A ledger in PostgreSQL needs psycopg, which cannot be imported ({error}). Install psycopg: pip "
+                "install 'dp-tuner[postgres]'.",
             ) from error
 
 
@@ -220,8 +220,9 @@ def _parse(url: str) -> URL:
     if unknown:
         raise InputError(
             "ledger-url",
-            f"The ledger's URL may set only {', '.join(_QUERY)} (got {', '.join(unknown)} in {hide_password(url)}). "
-            f"Remove {', '.join(unknown)}. Use the server's settings or libpq's environment variables instead.",
+            f"The ledger's URL may set only the options {', '.join(_QUERY)} (got {', '.join(unknown)} in "
+            f"{hide_password(url)}). Remove {', '.join(unknown)}. Use the server's settings or libpq's environment "
+            "variables instead.",
         )
     hosts = (parsed.host or "", parsed.query.get("host", ""), parsed.query.get("port", ""))
     if any(not isinstance(host, str) or "," in host for host in hosts):
@@ -241,7 +242,8 @@ def _explain(error: DBAPIError, url: str) -> LedgerError:
     match state:
         case "42P01" | "3F000" | "42703" | "XX001" | "XX002" | "23505":
             return LedgerCorruptError(
-                "ledger-damaged", f"The ledger {url} is damaged or was removed ({said}). Restore it from a backup."
+                "ledger-damaged",
+                f"The ledger {url} is damaged or was removed ({said}). Restore the ledger from a backup.",
             )
         case None | "57P01" | "57P02" | "57P03" | "28000" | "28P01" | "3D000" | "25P03":
             code = "ledger-unavailable"
@@ -254,20 +256,20 @@ def _explain(error: DBAPIError, url: str) -> LedgerError:
             fix = (
                 f"Ask the owner to GRANT USAGE ON SCHEMA {NAMESPACE} and SELECT on its tables. To charge, a role also "
                 f"needs INSERT ON {NAMESPACE}.entries and INSERT, UPDATE ON {NAMESPACE}.heads. If there is no ledger "
-                "yet, a role that may CREATE in the database must open it first."
+                "yet, a role that may CREATE in the database must open the ledger first."
             )
         case _ if state == NOT_OWNER:
             code, fix = "ledger-not-owner", "Ask the owner of the tables to set caps and shares."
         case _ if state == NOT_USER:
-            code, fix = "ledger-other-user", "Connect with the role of the search's user."
+            code, fix = "ledger-other-user", "Connect with the database role of the user who started the search."
         case _ if state == NOT_CHAINED:
-            code, fix = "ledger-entry-refused", "Write to the ledger with dp-tuner only."
+            code, fix = "ledger-entry-refused", "Let only dp-tuner write to the ledger."
         case "53100":
             code, fix = "ledger-disk-full", "Free some space on the server's disk, then resume."
         case "53300":
             code, fix = "ledger-busy", "The server has no free connection. Raise max_connections, or try again."
         case "55P03":
-            code, fix = "ledger-busy", "Another process is using the ledger. End that process, or try again."
+            code, fix = "ledger-busy", "Another process is using the ledger. Try again later, or end that process."
         case "25006":
             code, fix = (
                 "ledger-read-only",

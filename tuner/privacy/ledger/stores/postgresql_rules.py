@@ -59,7 +59,7 @@ DECLARE
     owner text;
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION USING ERRCODE = '{NOT_CHAINED}', MESSAGE = 'entries are written in READ COMMITTED only';
+        RAISE EXCEPTION USING ERRCODE = '{NOT_CHAINED}', MESSAGE = 'entries must be written in READ COMMITTED mode';
     END IF;
     PERFORM pg_advisory_xact_lock({LOCK});
     BEGIN said := NEW.body::jsonb; EXCEPTION WHEN others THEN said := NULL; END;
@@ -81,7 +81,7 @@ BEGIN
     IF NEW.kind IN ('cap', 'grant', 'public', 'void') THEN
         IF (SELECT pg_has_role(session_user, relowner, 'MEMBER') FROM pg_class WHERE oid = TG_RELID) IS NOT TRUE THEN
             RAISE EXCEPTION USING ERRCODE = '{NOT_OWNER}',
-                MESSAGE = 'only an owner of the ledger can set caps and shares, and ' || session_user || ' is none';
+                MESSAGE = 'only an owner of the ledger can set caps and shares, not ' || session_user;
         END IF;
     ELSE
         owner := said ->> 'user';
@@ -106,7 +106,7 @@ CREATE FUNCTION {NAMESPACE}.follow() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$ BEGIN
     IF (SELECT seq = NEW.seq AND hash = NEW.hash FROM {NAMESPACE}.entries WHERE dataset = NEW.dataset
         ORDER BY seq DESC LIMIT 1) IS NOT TRUE THEN
-        RAISE EXCEPTION USING ERRCODE = '{NOT_CHAINED}', MESSAGE = 'the head of a data set is its last entry';
+        RAISE EXCEPTION USING ERRCODE = '{NOT_CHAINED}', MESSAGE = 'the head of a data set must be its last entry';
     END IF;
     RETURN NEW;
 END $$;

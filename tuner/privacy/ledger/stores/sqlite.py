@@ -140,7 +140,7 @@ class Sqlite(Backend):
             raise LedgerError(
                 "ledger-replaced",
                 f"The ledger {path} was replaced by another file while it was in use. Restore the original ledger. "
-                "Only the original has all charges.",
+                "Only the original ledger has all charges.",
             )
         if self._process != os.getpid():
             self._engine.dispose(close=False)  # closing the parent process's connections would release its locks
@@ -169,7 +169,8 @@ class Sqlite(Backend):
         found = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(5)")]
         if found != ["ok"]:
             raise LedgerCorruptError(
-                "ledger-damaged", f"The ledger {self._path} is damaged: {'; '.join(found)}. Restore it from a backup."
+                "ledger-damaged",
+                f"The ledger {self._path} is damaged: {'; '.join(found)}. Restore the ledger from a backup.",
             )
 
     def _identify(self) -> tuple[int, int]:
@@ -183,7 +184,7 @@ class Sqlite(Backend):
             ) from error
         if found.st_size == 0:
             raise LedgerCorruptError(
-                "ledger-damaged", f"The ledger {self._path} was truncated to 0 bytes. Restore it from a backup."
+                "ledger-damaged", f"The ledger {self._path} was truncated to 0 bytes. Restore the ledger from a backup."
             )
         # An open connection caches pages, so SQLite does not notice that a file was truncated.
         if found.st_size < self._size:
@@ -201,10 +202,12 @@ def _path_of(url: str) -> Path:
     if parsed.query or parsed.host:
         raise InputError(
             "ledger-url",
-            f"The URL of an SQLite ledger must be only a path (got {hide_password(url)}). Write sqlite:///FILE.",
+            f"The URL of an SQLite ledger must contain only a path (got {hide_password(url)}). Write sqlite:///FILE.",
         )
     if not parsed.database or parsed.database == ":memory:":
-        raise InputError("ledger-url", f"The ledger must be a file, not in memory (got {url!r}). Write sqlite:///FILE.")
+        raise InputError(
+            "ledger-url", f"The ledger must be in a file, not in memory (got {url!r}). Write sqlite:///FILE."
+        )
     return Path(parsed.database).expanduser().resolve()
 
 
@@ -293,15 +296,17 @@ def _refuse_changed(path: Path, seen: tuple[int, int] | None, error: Exception |
 def _explain(error: Exception, path: Path) -> LedgerError:
     said = str(getattr(error, "orig", error))
     if any(sign in said for sign in ("malformed", "not a database", "corrupt", "no such table", "no such column")):
-        return LedgerCorruptError("ledger-damaged", f"The ledger {path} is damaged ({said}). Restore it from a backup.")
+        return LedgerCorruptError(
+            "ledger-damaged", f"The ledger {path} is damaged ({said}). Restore the ledger from a backup."
+        )
     if "unable to open" in said and not _may_write(path):
         return LedgerError(
             "ledger-not-readable",
-            f"The ledger {path} cannot be read ({said}). Give this user read access. If the last entries are still in "
-            f"{_wal(path).name}, ask the ledger's owner to open the ledger once, or read a copy of both files.",
+            f"The ledger {path} cannot be read ({said}). Give this user read access. If {_wal(path).name} has the last "
+            "entries, ask the ledger's owner to open the ledger once, or read a copy of both files.",
         )
     if "locked" in said or "busy" in said:
-        code, fix = "ledger-busy", "Another process is using the ledger. End that process, or try again."
+        code, fix = "ledger-busy", "Another process is using the ledger. Try again later, or end that process."
     elif "readonly" in said or "read-only" in said:
         code, fix = "ledger-read-only", "Give this user write access to the file and its folder."
     elif "full" in said or "I/O" in said:

@@ -256,7 +256,7 @@ class Store:
             raise LedgerError(
                 "ledger-replaced",
                 f"The ledger {self.url} was replaced while it was in use: its id was {self.ledger_id} and is now "
-                f"{found}. Restore the original ledger. Only the original has all charges.",
+                f"{found}. Restore the original ledger. Only the original ledger has all charges.",
             )
 
 
