@@ -86,7 +86,8 @@ class Plan:
         if set(self.priced) - {"epochs"}:
             chosen = ", ".join(self.priced)
             raise TunerError(
-                "plan-has-no-mechanism", f"Trials have different mechanisms, because they choose {chosen}."
+                "plan-has-no-mechanism",
+                f"Trials differ in sample rate or noise, because the file searches {chosen}.",
             )
         return self.nominal
 
