@@ -26,7 +26,7 @@ __all__ = ["tune_audit"]
 @click.option(
     "--public-data",
     metavar="FILE.npz",
-    help="Use the training records of this file instead of made-up records. Everyone may see these records.",
+    help="Use the training records of this file instead of made-up ones. You declare that everyone may see them.",
 )
 @set_option
 @data_option

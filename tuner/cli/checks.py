@@ -45,7 +45,7 @@ def tune_verify(card: Path, ledger: str | None, as_json: bool) -> None:
 @click.option(
     "--drill",
     is_flag=True,
-    help="Test the recovery: kill processes of a small public search, resume it, and compare charges with steps.",
+    help="Test the recovery: kill processes of a small public search, resume it, and check its charges.",
 )
 def tune_doctor(
     file: str | None, data_dir: str | None, storage: str, address: str | None, as_json: bool, fix: bool, drill: bool

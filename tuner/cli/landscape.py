@@ -38,21 +38,22 @@ __all__ = ["tune_landscape"]
     type=float,
     default=0.0045,
     show_default=True,
-    help="Size r of the box in which the largest loss is searched: θ + z with |z_i| ≤ r (|θ_i| + 1), for parameters θ.",
+    help="Size r of the box around the model's parameters θ in which the largest loss is sought: θ + z with "
+    "|z_i| ≤ r (|θ_i| + 1).",
 )
 @click.option(
     "--iterations",
     type=int,
     default=20,
     show_default=True,
-    help="Number of gradient steps of this search from each of its starting points in the box.",
+    help="Number of gradient steps towards the largest loss in the box, from each starting point.",
 )
 @click.option(
     "--restarts",
     type=int,
     default=4,
     show_default=True,
-    help="Number of random starting points of this search. It also starts at the model itself.",
+    help="Number of random starting points in the box. The model itself is one more starting point.",
 )
 @click.option(
     "--extent",

@@ -106,7 +106,9 @@ def tune_rm(name: str, storage: str, yes: bool) -> None:
 @click.command("sync", short_help="Upload a sweep's unsent entries to MLflow.")
 @name_argument
 @storage_option
-@click.option("--uri", help="Upload ALL entries to this MLflow address, instead of the unsent ones to the sweep's own.")
+@click.option(
+    "--uri", help="Upload ALL entries to this MLflow address. Default: unsent entries, to the sweep's own address."
+)
 def tune_sync(name: str, storage: str, uri: str | None) -> None:
     """Upload those entries of a sweep that the MLflow server has not acknowledged yet."""
     from tuner.runner.commands import sync_tracking

@@ -70,7 +70,10 @@ def one_release(name: str) -> BeforeValidator:
             rule = (
                 "must be a single value, because each value needs a release of its own, which is charged like the first"
             )
-            fix = f"Write `{name}: NUMBER`. To compare values, run a search for each, charged its own `epsilon`."
+            fix = (
+                f"Write `{name}: NUMBER`. To compare values, run a search for each value. Each search is charged its "
+                "own `epsilon`."
+            )
             raise broken("release-searched", rule, fix)
         return value
 

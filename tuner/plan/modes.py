@@ -144,7 +144,9 @@ def _plan_composition(experiment: Experiment, choices: Choices) -> PlannedMode:
     asked, public = experiment.search.commit, PublicData.of(experiment) if experiment.has_proxy else None
     if asked is not None:
         filter, choices, commit = plan_commit(experiment, asked, choices)
-        reason = "the trials and the committed run each have a noise and a number of steps, and ε covers both together"
+        reason = (
+            "the trials and the committed run each have their own noise and number of steps; ε covers both together"
+        )
         return PlannedMode(chosen=ChosenFilter(filter, choices, reason), commit=commit, public=public)
     found = planned_runs(experiment, choices)
     runs = experiment.search.trials if found is None else found.full_runs

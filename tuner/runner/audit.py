@@ -311,7 +311,7 @@ class _Middle:
 
 def _told(unexplained: float | None) -> str:
     if unexplained is None:
-        return "not recomputed: it has noise of its own, or follows from a noised rate (as with the schedule gen)"
+        return "not recomputed: the update itself has noise, or its rate has (with the schedule gen)"
     if unexplained:
         return f"a weight differs by {unexplained:.2g} from what follows from the noised gradients alone"
     return "the weights follow from the noised gradients and public numbers alone"

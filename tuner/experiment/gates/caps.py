@@ -76,7 +76,7 @@ def cap(draft: Draft) -> Iterator[GateFinding]:
     privacy, key = draft.experiment.privacy, "privacy.cap"
     if not draft.mode.caps:
         if privacy.cap != "auto":
-            rule = f"the kind of cap needs `accounting: composition`, but the accounting is {privacy.accounting}"
+            rule = f"a choice of cap needs `accounting: composition`, but the accounting is {privacy.accounting}"
             yield GateFinding("cap-without-composition", key, rule, "Remove the key.")
         return
     mechanisms = {name: domain for name, (domain, _) in draft.priced.items() if name != "epochs"}

@@ -38,7 +38,7 @@ def commit(draft: Draft) -> Iterator[GateFinding]:
             f"a committed run needs the same batch size, number of epochs and noise in all trials, but this file "
             f"searches {' and '.join(draft.priced)}"
         )
-        yield GateFinding("commit-priced-searched", key, rule, "Give each parameter one value, or remove the key.")
+        yield GateFinding("commit-priced-searched", key, rule, "Give each one value, or remove `search.commit`.")
     elif privacy.noise_multiplier != "auto":
         rule = "`search.commit` calibrates the noise of the trials and of the committed run, so no noise can be given"
         yield GateFinding("commit-noise-given", "privacy.noise_multiplier", rule, "Write auto, or remove the key.")

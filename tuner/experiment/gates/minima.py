@@ -56,19 +56,22 @@ def proved(draft: Draft) -> Iterator[GateFinding]:
     trainable, search, method = experiment.trainable, experiment.search, experiment.trainable.method
     refused = {
         "trainable.task": (trainable.task != CLASSIFICATION, "its bound is proved for the softmax loss only"),
-        "trainable.start": (trainable.start is not None, "the minimum does not depend on the first weights"),
+        "trainable.start": (trainable.start is not None, "the minimum does not depend on initial weights"),
         "trainable.freeze": (bool(trainable.freeze), "the minimum is over all weights, so none can be frozen"),
         "privacy.unit": (
             experiment.privacy.unit != "record",
             "a user's records move the minimum further than one record",
         ),
         "privacy.accounting": (experiment.is_auto, "auto compares only searches with private steps"),
-        "search.public": (search.public is not None, "it divides by the number of records, which would differ"),
+        "search.public": (
+            search.public is not None,
+            "the number of records, by which it divides, differs",
+        ),
         "search.full_runs": (search.full_runs is not None, "a run of one step has no rungs"),
         "search.commit": (search.commit is not None, "a run of one step has no shorter run"),
         "search.sampler": (
             canonical_sampler(search.sampler.name) == "surrogate",
-            "its prior has private steps only",
+            "the prior of the surrogate covers only private steps",
         ),
     }
     for key, (found, why) in refused.items():
