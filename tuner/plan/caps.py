@@ -29,7 +29,7 @@ _MENU = 16
 _WHY = {
     "total_steps": "all trials have the same sample rate and noise multiplier, so all steps are composed together",
     "coupon_book": "each pair of sample rate and noise multiplier has a quota of steps, and the quotas are composed",
-    "fixed_order": "the Rényi divergence at one fixed order has a budget, and any steps that fit this budget are allowed",
+    "fixed_order": "the Rényi divergence at one fixed order has a budget; all steps that fit this budget are allowed",
 }
 
 
