@@ -45,7 +45,7 @@ class ReleaseSection(Section):
         guarantee: `rigorous` charges an ε that holds for the release. `published` takes the noise of the input
             perturbation paper. The paper's theorem is false, so this noise needs `private: false`.
         trust: `local` protects each noisy row by itself, against everyone who sees the row. `central` also relies on
-            the secret order of the rows, in which a record hides among the others. It needs less noise for the same ε.
+            the secret order of the rows, in which a record hides among the others, and needs less noise for the same ε.
         clip: largest norm of a record's features before noise is added. Longer features are scaled down to this norm.
         label_share: share of ε for the labels. The rest is for the features.
         constant: the unknown constant c in the theorem of the paper, for `guarantee: published`.

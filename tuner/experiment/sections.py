@@ -139,7 +139,7 @@ class RecordsSection(Section):
 
 
 class PublicSection(RecordsSection):
-    """PUBLIC records, for `accounting: public` or as a proxy of the sampler `surrogate`. Trials there are not charged.
+    """PUBLIC records, for `accounting: public` or as a proxy of the sampler `surrogate`. No trial on them is charged.
 
     Attributes:
         trials: number of trials on the proxy, before the charged search. null means as many as `search.trials`.
