@@ -308,7 +308,7 @@ def test_a_run_far_from_the_shipped_prior_has_no_price_to_be_beaten() -> None:
         ((), "proxy", "search.public"),
         (("search.trials=1",), "commit", "`search.trials` is 1"),
         (("dataset.validation={protected: true, epsilon: 1.0}",), "selection", "protected scores"),
-        (("search.space={lr: default, batch_size: {choice: [64, 128]}}",), "commit", "one batch size"),
+        (("search.space={lr: default, batch_size: {choice: [64, 128]}}",), "commit", "same batch size"),
         (("search.space={lr: default, batch_size: {log_integer: [64, 128]}}",), "selection", "list of values"),
         (("search.space={lr: default, noise_multiplier: {choice: [2, 4]}}",), "commit", "noise in all trials"),
         (("search.space={schedule: gen, ema_decay: default}",), "composition", "no search was measured"),
