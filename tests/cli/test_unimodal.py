@@ -79,7 +79,7 @@ def test_a_sweep_that_is_sure_ends_keeps_its_budget_and_goes_on_when_it_is_told_
     cap = json.loads((folder / "plan.json").read_text())["step_cap"]
     taken = sum(trial.leased for trial in settled(tune, folder.name).trials.values())
     assert 4 * STEPS < taken <= 5 * STEPS, "the last one may be stopped once it has a score"
-    assert f"{cap - taken} steps are kept" in said.text
+    assert f"{cap - taken} steps are not spent" in said.text
     (status,) = tune("status", "tiny", "--json").json["sweeps"]
     assert (status["state"], status["trials"]["planned"]) == ("best found", 8)
     (sweep_run,) = [run for run in tune.mlflow_runs() if run.data.tags["state"] == "best found"]

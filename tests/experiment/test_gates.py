@@ -273,7 +273,7 @@ def test_no_number_may_be_nan_or_infinite(key: str, value: str) -> None:
 
 def test_a_delta_above_n_to_the_minus_1_1_is_a_warning_and_counts_users_where_they_are_protected() -> None:
     assert parse_experiment(BASE).warnings() == ()
-    assert "n^-1.1 = 6.2e-06 for n = 54000:" in parse_experiment(BASE, ["privacy.delta=1e-5"]).warnings()[0]
+    assert "n^-1.1 = 6.2e-06 for n = 54000 records:" in parse_experiment(BASE, ["privacy.delta=1e-5"]).warnings()[0]
     assert "for n = 9 users:" in parse_experiment(BASE, [*USERS, "privacy.delta=0.1"]).warnings()[0]
 
 

@@ -283,7 +283,7 @@ def test_one_run_has_recommended_values_within_the_space_of_the_file() -> None:
 def test_a_file_that_searches_nothing_is_one_run_of_its_values() -> None:
     experiment, plan, compared = chosen(measured(dict.fromkeys(HARMLESS, 9.0)), "search.space={learning_rate: 0.37}")
     assert (compared.best, experiment.search.space["learning_rate"], plan.trials) == ("prior", 0.37, 1)
-    assert {each.refused for each in compared.rows if each.candidate == "commit"} == {"the file searches nothing"}
+    assert {each.refused for each in compared.rows if each.candidate == "commit"} == {"the file searches no parameter"}
 
 
 def test_a_run_far_from_the_shipped_prior_has_no_price_to_be_beaten() -> None:
@@ -308,7 +308,7 @@ def test_a_run_far_from_the_shipped_prior_has_no_price_to_be_beaten() -> None:
         ((), "proxy", "search.public"),
         (("search.trials=1",), "commit", "`search.trials` is 1"),
         (("dataset.validation={protected: true, epsilon: 1.0}",), "selection", "protected scores"),
-        (("search.space={lr: default, batch_size: {choice: [64, 128]}}",), "commit", "one batch size"),
+        (("search.space={lr: default, batch_size: {choice: [64, 128]}}",), "commit", "same batch size"),
         (("search.space={lr: default, batch_size: {log_integer: [64, 128]}}",), "selection", "list of values"),
         (("search.space={lr: default, noise_multiplier: {choice: [2, 4]}}",), "commit", "noise in all trials"),
         (("search.space={schedule: gen, ema_decay: default}",), "composition", "no search was measured"),

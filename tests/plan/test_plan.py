@@ -127,7 +127,7 @@ def test_the_plan_says_what_the_other_cap_would_need() -> None:
     rows = {row.cap: row for row in plan.alternatives}
     assert set(rows) == {"coupon_book", "fixed_order"}
     assert rows["coupon_book"].noise_multiplier == plan.nominal.noise_multiplier < rows["fixed_order"].noise_multiplier
-    assert "it is tighter than fixed_order" in plan.cap_reason
+    assert "this cap is tighter than fixed_order" in plan.cap_reason
     other = planned(MENU, "privacy.cap=fixed_order")
     assert other.nominal.noise_multiplier == rows["fixed_order"].noise_multiplier
     assert other.cap == "fixed_order"

@@ -97,10 +97,10 @@ def _usage(error: click.ClickException, given: Sequence[str] | None) -> InputErr
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Ray Tune's own commands are available too: list-trials, list-experiments (lsx), add-note. "
-    "The program can also be called as dp-tune and python -m tuner. "
+    "The program can also be called as dp-tune or python -m tuner. "
     "Exit codes: 0 done, 1 failed, 2 bad input, 3 refused by the budget, 130 interrupted (143 by SIGTERM, 129 by "
-    "SIGHUP; resumable). "
-    "Every error ends with a code in brackets: tune explain CODE.",
+    "SIGHUP). An interrupted sweep can be resumed. "
+    "Every error ends with a code in brackets. tune explain CODE explains the error.",
 )
 @click.version_option(__version__, prog_name="dp-tuner")
 def cli() -> None:

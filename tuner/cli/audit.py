@@ -11,14 +11,14 @@ from tuner.cli.options import data_option, file_argument, json_option, print_ans
 __all__ = ["tune_audit"]
 
 
-@click.command("audit", short_help="Try to refute the guarantee of a training, on made-up records.")
+@click.command("audit", short_help="Try to disprove the guarantee of a training, with made-up records.")
 @file_argument
 @click.option(
     "--canaries",
     type=click.IntRange(32, 4096),
     default=512,
     show_default=True,
-    help="Maximum number of made-up records, half of which enter the training.",
+    help="Maximum number of made-up records. Each of them enters the training with probability 1/2.",
 )
 @click.option(
     "--steps", type=click.IntRange(1, 1000), default=20, show_default=True, help="Number of steps of the audited run."
@@ -26,7 +26,7 @@ __all__ = ["tune_audit"]
 @click.option(
     "--public-data",
     metavar="FILE.npz",
-    help="Insert the training records of this file instead of made-up records. Everyone must be allowed to see them.",
+    help="Use the training records of this file instead of made-up ones. You declare that everyone may see them.",
 )
 @set_option
 @data_option
@@ -40,18 +40,18 @@ def tune_audit(
     data_dir: str | None,
     as_json: bool,
 ) -> None:
-    """Try to refute the guarantee of a file's method, model and clipping. Nothing is charged.
+    """Try to disprove the guarantee of the method, model and clipping in FILE. Nothing is charged.
 
-    Made-up records (canaries) enter one training, each with probability 1/2. The command guesses which ones entered,
-    and computes a lower bound of ε from its right guesses. A bound above the claim proves a fault (except in one of 20
-    audits, by chance). A bound below the claim proves nothing: the true ε is between the bound and the claim if the
-    claim is right.
+    Made-up records (canaries) enter one training, each with probability 1/2. The command guesses which of them entered,
+    and computes a lower bound of ε from its right guesses. A bound above the claim shows a fault, but in one of 20
+    audits it can be chance. A bound below the claim proves nothing. If the claim is right, the true ε is between the
+    bound and the claim.
 
-    With --public-data, the records of a file of yours replace the made-up ones. The ledger is asked first, and refuses
-    records that it holds as private. Made-up records usually give a higher bound.
+    With --public-data, the records of your own file replace the made-up records. Records that the ledger holds as
+    private are refused. Made-up records usually give a higher bound.
 
-    The command also puts hostile records into a batch and compares the clipped sums before the noise. No private record
-    is read. Exit code 1: a fault was found.
+    The command also adds adversarial records to a batch, and measures how far each one moves the clipped sum of
+    gradients before the noise. No private record is read. Exit code 1 means that a fault was found.
     """
     from tuner.runner.audit import audit_command, audit_text
 

@@ -20,7 +20,7 @@ def _answers(command: Callable[..., tuple[dict[str, Any], str]]) -> Callable[...
     The user may write these options before or after the subcommand's name.
     """
 
-    @click.option("--ledger", metavar="URL", help="The ledger with the budgets of the data sets: see tune budget -h.")
+    @click.option("--ledger", metavar="URL", help="Address of the ledger. tune budget -h shows its forms.")
     @json_option
     @click.pass_context
     def called(ctx: click.Context, /, ledger: str | None, as_json: bool, **arguments: Any) -> None:  # noqa: ANN401
@@ -31,20 +31,20 @@ def _answers(command: Callable[..., tuple[dict[str, Any], str]]) -> Callable[...
 
 
 @click.group(
-    "budget", short_help="Show the total spending of every data set in the ledger.", invoke_without_command=True
+    "budget", short_help="Show or set the privacy budgets of data sets in the ledger.", invoke_without_command=True
 )
 @click.option(
     "--ledger",
     metavar="URL",
     envvar="DP_TUNER_LEDGER",
-    help="The ledger with the budgets of the data sets: sqlite:///my.db for the file my.db in this folder, "
-    "sqlite:////srv/my.db for /srv/my.db, or postgresql://user@host/database. Default: dp-tuner/ledger.db in "
-    "$XDG_DATA_HOME or ~/.local/share.",
+    help="Address of the ledger, which holds the budgets of the data sets: sqlite:///my.db for the file my.db in this "
+    "folder, sqlite:////srv/my.db for the file /srv/my.db, or postgresql://user@host/database. Default: the file "
+    "dp-tuner/ledger.db in $XDG_DATA_HOME or ~/.local/share.",
 )
 @json_option
 @click.pass_context
 def tune_budget(ctx: click.Context, ledger: str | None, as_json: bool) -> None:
-    """Show each data set in the ledger: its cap, the spending of ALL its searches, and the shares of users."""
+    """Show each data set in the ledger: its cap, the total of ALL its searches, and each person's share of the cap."""
     from tuner.privacy.ledger.stores import default_url
 
     ctx.obj = (ledger or default_url(), as_json)
@@ -56,7 +56,7 @@ def tune_budget(ctx: click.Context, ledger: str | None, as_json: bool) -> None:
 @click.argument("dataset", required=False)
 @_answers
 def budget_show(ledger: str, dataset: str | None) -> tuple[dict[str, Any], str]:
-    """Show one data set, or all: cap, committed total, the users' shares, and the cap and spending of each search."""
+    """Show one data set, or all: its cap, committed total and shares, and the cap and spending of each search."""
     from tuner.report.budget import budget_values
     from tuner.report.budget_text import budget_text
 
@@ -67,19 +67,19 @@ def budget_show(ledger: str, dataset: str | None) -> tuple[dict[str, Any], str]:
 @tune_budget.command("set")
 @click.argument("dataset")
 @click.option("--epsilon", type=float, required=True, help="Cap on the ε of all searches on this data set together.")
-@click.option("--delta", type=float, required=True, help="Cap on the δ of all searches together.")
+@click.option("--delta", type=float, required=True, help="Cap on the δ of all searches on this data set together.")
 @click.option(
     "--order",
     metavar="A|auto|none",
-    help="Order of a Rényi filter, a second rule that may admit more searches. A search may then start if the sum of "
-    "all claims or this filter allows it. Each of the two rules gets half of δ. The order cannot change while a search "
-    "counts against the cap. Default: the order stays as it is.",
+    help="Order of a Rényi filter, a second rule next to the sums of ε and δ. It may admit more searches, because a "
+    "search can then start if one of the two rules allows it. Each rule gets half of δ. The order cannot change while "
+    "a search counts against the cap. `auto` chooses the order, and `none` removes the filter. Default: no change.",
 )
-@click.option("--new", is_flag=True, help="Accept a data set whose name is similar to the name of another data set.")
-@click.option("--yes", is_flag=True, help="Accept a cap below what the searches have committed already.")
+@click.option("--new", is_flag=True, help="Allow a new data set whose name is similar to the name of another one.")
+@click.option("--yes", is_flag=True, help="Allow a cap below the total that searches have already committed.")
 @_answers
 def budget_set(ledger: str, **cap: Any) -> tuple[dict[str, Any], str]:  # noqa: ANN401 - arguments of set_cap
-    """Set the cap of a data set. Only the data's owner should do this. The ledger keeps all earlier caps."""
+    """Set the cap of a data set. Only the owner of the data should do this. The ledger still lists all earlier caps."""
     from tuner.report.budget import set_cap
     from tuner.report.budget_text import changed_text
 
@@ -92,12 +92,13 @@ def budget_set(ledger: str, **cap: Any) -> tuple[dict[str, Any], str]:  # noqa: 
 @click.argument("file", type=click.Path())
 @_answers
 def budget_public(ledger: str, dataset: str, file: str) -> tuple[dict[str, Any], str]:
-    """Declare that the records of FILE are public. Only the data's owner should do this.
+    """Declare that the records of FILE are public. Only the owner of the data should do this.
 
-    The answer may reveal something about private records.
+    The command refuses records that the ledger holds as private. So its answer may reveal something about private
+    records, for example that FILE is a copy of them.
 
-    Once the ledger holds private records of your own, a public search, or one with `private: false`, can use another
-    file of your own only after this command. Records that the ledger holds as private are refused.
+    The command is needed once the ledger holds private records of your own. From then on, a public search, or one
+    with `private: false`, can use another file of your own only if this command declared the file public.
     """
     from tuner.report.budget import enter_public
     from tuner.report.budget_text import changed_text
@@ -109,13 +110,14 @@ def budget_public(ledger: str, dataset: str, file: str) -> tuple[dict[str, Any],
 @tune_budget.command("grant")
 @click.argument("dataset")
 @click.argument("user")
-@click.option("--epsilon", type=float, required=True, help="Cap on the ε of all searches of this user together.")
-@click.option("--delta", type=float, required=True, help="Cap on the δ of all searches of this user together.")
+@click.option("--epsilon", type=float, required=True, help="Cap on the ε of all searches by USER on DATASET together.")
+@click.option("--delta", type=float, required=True, help="Cap on the δ of all searches by USER on DATASET together.")
 @_answers
 def budget_grant(ledger: str, dataset: str, user: str, epsilon: float, delta: float) -> tuple[dict[str, Any], str]:
-    """Set USER's share of a data set's cap. After the first share is set, users without a share cannot start a search.
+    """Set the share of USER in the cap of a data set. Then people without a share cannot start a search on it.
 
-    If the ledger is a file, USER is an account of this machine. If it is in PostgreSQL, USER is a database role.
+    If the ledger is a file, USER is an account of this machine. If the ledger is in PostgreSQL, USER is a database
+    role.
     """
     from tuner.report.budget import grant
     from tuner.report.budget_text import changed_text
@@ -129,7 +131,7 @@ def budget_grant(ledger: str, dataset: str, user: str, epsilon: float, delta: fl
 @click.argument("user")
 @_answers
 def budget_revoke(ledger: str, dataset: str, user: str) -> tuple[dict[str, Any], str]:
-    """Revoke USER's share. The user cannot start new searches. Budget that is already committed stays committed."""
+    """Revoke the share of USER, who then cannot start a new search. What is already committed stays committed."""
     from tuner.report.budget import revoke
     from tuner.report.budget_text import changed_text
 
@@ -142,7 +144,7 @@ def budget_revoke(ledger: str, dataset: str, user: str) -> tuple[dict[str, Any],
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The HTML page to write.")
 @_answers
 def budget_report(ledger: str, dataset: str, out: Path) -> tuple[dict[str, Any], str]:
-    """Check the ledger, and write an HTML page for a data protection officer: one data set's budget history."""
+    """Check the ledger, and write an HTML page with the budget history of a data set, for a data protection officer."""
     from tuner.report.budget import write_budget_report
 
-    return write_budget_report(ledger, dataset, out), f"the hash chain is unbroken; the page is {out}"
+    return write_budget_report(ledger, dataset, out), f"the hash chain of the ledger is unbroken; wrote {out}"

@@ -12,18 +12,22 @@ from tuner.cli.options import address_option, data_option, json_option, print_an
 __all__ = ["tune_doctor", "tune_explain", "tune_verify"]
 
 
-@click.command("verify", short_help="Check a privacy card against its ledger: yes or no.")
+@click.command("verify", short_help="Check a privacy card against its ledger.")
 @click.argument("card", type=click.Path(path_type=Path))
 @click.option(
     "--ledger",
     metavar="URL",
     envvar="DP_TUNER_LEDGER",
-    help="The card's ledger, for example sqlite:////srv/ledger.db (default: the ledger that the experiment file next "
-    "to the card names).",
+    help="Address of the card's ledger, for example sqlite:////srv/ledger.db. Default: the ledger in the experiment "
+    "file next to the card.",
 )
 @json_option
 def tune_verify(card: Path, ledger: str | None, as_json: bool) -> None:
-    """Recompute a privacy card from its ledger with independent accountants. Print yes or no, with the reason."""
+    """Recompute a privacy card from its ledger with independent accountants, and print the answer with its reasons.
+
+    The answer is yes if all checks passed, and no if a check failed. Otherwise it is "not confirmed": nothing
+    contradicts the card, but some numbers were not recomputed or could not be judged. Exit code 0 means yes.
+    """
     from tuner.export.verification import verify_card
 
     values, text = verify_card(card, ledger)
@@ -41,29 +45,29 @@ def tune_verify(card: Path, ledger: str | None, as_json: bool) -> None:
 @click.option(
     "--drill",
     is_flag=True,
-    help="Kill processes of a small public sweep, resume it, and compare its charges with the steps taken.",
+    help="Test the recovery: kill processes of a small public search, resume it, and check its charges.",
 )
 def tune_doctor(
     file: str | None, data_dir: str | None, storage: str, address: str | None, as_json: bool, fix: bool, drill: bool
 ) -> None:
-    """Check the installation: scripts, packages, dependencies, data sets and open doors. Suggest fixes.
+    """Check the installation: scripts, packages, dependencies, data sets, tokens and open ports. Suggest fixes.
 
     With --address, check every machine of a Ray cluster instead: versions, code, shared storage, memory, disk, clock
-    and token; and, for the experiment FILE, its data, its GPUs and its own model. `tune run` checks the same.
+    and token. With FILE too, also check the data, GPUs and own model of this experiment. `tune run` checks the same.
 
-    With --drill, run a small sweep on public digits with a ledger of its own, kill a worker and the driver, resume it,
-    and compare the steps leased, the noise drawn and the records in MLflow. With --address too, the drill runs on
-    that cluster.
+    With --drill, run a small search on public digits, with a ledger of its own. The drill kills a worker and the
+    driver, and resumes the search. Then it compares the charged steps, the drawn noise and the entries in MLflow.
+    With --address too, the drill runs on that cluster.
     """
     from tuner.doctor import diagnose, diagnosis_text, fix_script
 
     if drill:
         if file is not None or fix:
-            raise click.UsageError("--drill has a sweep of its own. Leave out FILE and --fix.")
+            raise click.UsageError("--drill runs a search of its own. Leave out FILE and --fix.")
         _drill(address, storage, data_dir, as_json=as_json)
         return
     if file is not None and address is None:
-        raise click.UsageError("FILE is checked on the machines of a cluster. Name the cluster with --address.")
+        raise click.UsageError("FILE is only checked on the machines of a cluster. Name the cluster with --address.")
     if address is not None:
         _doctor_of_cluster(address, file, data_dir, storage, as_json=as_json)
         return
@@ -104,7 +108,7 @@ def _doctor_of_cluster(address: str, file: str | None, data_dir: str | None, sto
 @click.argument("code", required=False)
 @json_option
 def tune_explain(code: str | None, as_json: bool) -> None:
-    """Explain the error CODE at the end of an error message, and its exit code. Without a CODE, list all codes."""
+    """Explain the error CODE at the end of an error message, and its exit code. Without CODE, list all codes."""
     from tuner.error_codes import code_list, explain
 
     values = code_list() if code is None else explain(code)

@@ -14,9 +14,9 @@ from tuner.errors import InputError
 __all__ = ["tune_data"]
 
 
-@click.group("data", short_help="Check your own data file before a search (for the operator only).")
+@click.group("data", short_help="Check your own data file, for people who may see its records.")
 def tune_data() -> None:
-    """Commands about your own data files. Their output is for the operator only."""
+    """Check your own data files. The output is only for people who may see the records."""
 
 
 @tune_data.command("check")
@@ -24,23 +24,23 @@ def tune_data() -> None:
 @click.option(
     "--unit",
     type=click.Choice(["record", "user"]),
-    help="What the searches will protect (default: users if the file has user_train).",
+    help="What the searches will protect. Default: user if the file has the array user_train, else record.",
 )
 @click.option(
     "--task",
     type=click.Choice(["classification", "binary", "regression"]),
     default="classification",
     show_default=True,
-    help="What a model learns from the labels.",
+    help="Task of the searches (trainable.task), which decides what labels are valid: classes, two classes or numbers.",
 )
 @json_option
 def data_check(file: Path, unit: Literal["record", "user"] | None, task: str, as_json: bool) -> None:
     """Check an npz FILE with your own records: types, labels, scale, duplicates, users.
 
-    The output is EXACT: it has no noise, and no guarantee covers it. Do not share it, and do not use it to
-    choose settings of a search that others will see. Nothing is charged, and nothing is written outside the terminal.
+    The output is EXACT: it has no noise, and no guarantee covers it. Do not share the output, and do not use it to
+    choose settings of a search that others will see. Nothing is charged, and no file is written.
 
-    Exit codes: 0 if `tune run` can use the file, 2 if it would refuse it.
+    Exit codes: 0 if `tune run` can use the file, 2 if `tune run` would refuse it.
     """
     from tuner.report.data_check import check_values, data_text
 

@@ -14,57 +14,61 @@ __all__ = ["tune_landscape"]
 
 @click.command("landscape", short_help="Measure how flat the loss of exported models is.")
 @click.argument("folders", nargs=-1, required=True, metavar="EXPORT_DIR...", type=click.Path(path_type=Path))
-@click.option("--public-data", is_flag=True, help="Confirm that everyone who sees the result may know the records.")
+@click.option("--public-data", is_flag=True, help="Confirm that everyone who will see the result may know the records.")
 @click.option(
     "--split",
     default="validation",
     show_default=True,
     help="Split to measure on: validation or test. The training records are never used.",
 )
-@click.option("--dataset", help="Measure on this shipped data set, on which no model was trained (needs --split test).")
+@click.option(
+    "--dataset",
+    help="Measure on this shipped data set, on which none of the models was trained. Needs --split test.",
+)
 @data_option
 @click.option(
     "--records",
     type=click.IntRange(min=1),
     default=2000,
     show_default=True,
-    help="Maximum number of records, evenly spread over the split.",
+    help="Maximum number of measured records, evenly spread over the split.",
 )
 @click.option(
     "--radius",
     type=float,
     default=0.0045,
     show_default=True,
-    help="Size r of the box in which the largest loss is sought: θ + z with |z_i| ≤ r (|θ_i| + 1) around parameters θ.",
+    help="Size r of the box around the model's parameters θ in which the largest loss is sought: θ + z with "
+    "|z_i| ≤ r (|θ_i| + 1).",
 )
 @click.option(
     "--iterations",
     type=int,
     default=20,
     show_default=True,
-    help="Number of gradient steps of the search, from each of its starting points in the box.",
+    help="Number of gradient steps towards the largest loss in the box, from each starting point.",
 )
 @click.option(
     "--restarts",
     type=int,
     default=4,
     show_default=True,
-    help="Number of random starting points. The search also starts at the model itself.",
+    help="Number of random starting points in the box. The model itself is one more starting point.",
 )
 @click.option(
     "--extent",
     type=float,
     default=0.8,
     show_default=True,
-    help="A slice shows the loss at θ + α · direction for α in [-extent, extent].",
+    help="Range of a slice, which shows the loss at θ + α · direction for α from -extent to extent.",
 )
 @click.option(
-    "--points", type=int, default=41, show_default=True, help="Number of values of α in a slice; must be odd."
+    "--points", type=int, default=41, show_default=True, help="Number of values of α in a slice, an odd number."
 )
 @click.option(
     "--plane",
     type=int,
-    help="Also plot the loss over two random directions, with this number of points per side; must be odd.",
+    help="Also plot the loss over two random directions, with this odd number of points per side.",
 )
 @click.option(
     "--seed",
@@ -80,9 +84,9 @@ __all__ = ["tune_landscape"]
 )
 @json_option
 def tune_landscape(folders: tuple[Path, ...], as_json: bool, **options: Any) -> None:  # noqa: ANN401
-    """Measure how flat the loss of exported models is on PUBLIC records: sharpness, slices, pictures.
+    """Measure how flat the loss of exported models is on PUBLIC records: the sharpness, and pictures of the loss.
 
-    If you name several folders of `tune export`, one picture shows all their models.
+    EXPORT_DIR is a folder that `tune export` wrote. With several folders, each picture shows all models.
     """
     from tuner.runner.landscape import LandscapeOptions, landscape_command
 

@@ -46,18 +46,18 @@ storage_option = click.option(
     default="runs",
     envvar="DP_TUNER_STORAGE",
     show_default=True,
-    help="Folder of sweeps.",
+    help="Folder that contains the sweeps.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object to standard output.")
 local_option = click.option("--local", is_flag=True, help="Run in this process, one trial at a time, without Ray.")
 address_option = click.option("--address", help="Address of a Ray cluster (default: this machine only).")
-quiet_option = click.option("--quiet", is_flag=True, help="Print only important lines, and no live view.")
+quiet_option = click.option("--quiet", is_flag=True, help="Print only important lines, without the live view.")
 
 
 notify_option = click.option(
     "--notify",
     metavar="COMMAND",
-    help="Shell command to run when the sweep ends, however it ends. DP_TUNER_EXIT_CODE has the exit code.",
+    help="Shell command to run when the sweep ends or fails. The variable DP_TUNER_EXIT_CODE has the exit code.",
 )
 
 

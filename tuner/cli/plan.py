@@ -27,7 +27,7 @@ def tune_validate(files: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     sys.exit(0 if all(file.valid for file in checked) else InputError.exit_code)
 
 
-@click.command("plan", short_help="Show what a search will cost. Nothing is run.")
+@click.command("plan", short_help="Show what a search will cost. No trial is run.")
 @file_argument
 @set_option
 @data_option
@@ -38,7 +38,7 @@ def tune_validate(files: tuple[str, ...], overrides: tuple[str, ...]) -> None:
     help="Measure the time of a few steps on random numbers, to estimate the wall time.",
 )
 def tune_plan(file: str, overrides: tuple[str, ...], data_dir: str | None, as_json: bool, timing: bool) -> None:
-    """Show what a search will cost: trials, steps, ε of one trial and of all trials, noise, hours. Nothing is run."""
+    """Show what a search will cost: trials, steps, ε of one trial and of all trials, noise, time. No trial is run."""
     from tuner.runner.planning import plan_command
 
     values, refusal = plan_command(

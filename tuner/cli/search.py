@@ -43,14 +43,15 @@ def tune_init(path: str, force: bool) -> None:
 @click.option(
     "--void-total",
     metavar="REASON",
-    help="Run a public or non-private search although it may use private records. This voids the guarantee for all "
-    "searches on these records together. The ledger keeps the reason for ever, and every view shows it.",
+    help="Run a public or non-private search although its records may be private. The guarantee for all searches on "
+    "these records together is then void. The ledger keeps REASON for ever, and every view shows it.",
 )
 @click.option(
     "--dataset-cap",
     metavar="EPSILON[,DELTA]",
-    help="Cap on ALL searches of the data set together, for example 3,1e-5. It is set before this search starts, and "
-    "a cap that is set already must be equal. Default of DELTA: privacy.delta. Only a ledger's owner can set a cap.",
+    help="Before this search starts, set a cap on ALL searches on the data set together, for example 3,1e-5. If the "
+    "data set has a cap already, both must be equal. Default of DELTA: privacy.delta. Only the ledger's owner can set "
+    "a cap.",
 )
 @notify_option
 def tune_run(
@@ -79,7 +80,7 @@ def tune_resume(name: str, overrides: tuple[str, ...], storage: str, notify: str
     """Resume an interrupted sweep, or extend a finished one with more trials (--set search.trials=N).
 
     The noise, the data and the cap do not change, so additional trials can only use what is left of the cap. With
-    `noise_multiplier: auto`, only pruned and stopped trials leave something.
+    `noise_multiplier: auto`, something is left only if trials were pruned or stopped early.
     """
     from tuner.runner.commands import RunOptions, resume_sweep
     from tuner.sweep.folder import find_sweep
@@ -105,8 +106,8 @@ def tune_train(file: str, overrides: tuple[str, ...], out: Path | None, **run: A
 @click.option(
     "--by",
     type=click.Choice(["curve", "score"]),
-    help="How to choose the trial: `score` takes the best score, `curve` the top of the fitted curve of a unimodal "
-    "search, unless its scores contradict a single top. Default: the committed run if there is one, else `score`.",
+    help="How to choose the trial: `score` takes the best score. `curve` takes the top of the curve that a unimodal "
+    "search fits, unless the scores contradict a single top. Default: the committed run if there is one, else `score`.",
 )
 @storage_option
 @data_option

@@ -29,9 +29,9 @@ __all__ = [
 @name_argument
 @storage_option
 def tune_stop(name: str, storage: str) -> None:
-    """Ask a running sweep to stop: running trials finish, no new trial starts, and the unspent budget is kept.
+    """Ask a running sweep to stop: running trials finish, no new trial starts, and `tune resume` continues the sweep.
 
-    A stopped sealed search releases nothing, but it stays charged. `tune resume` completes the search.
+    A sealed search that is stopped releases nothing, but stays charged as a whole. `tune resume` completes the search.
     """
     from tuner.sweep.folder import find_sweep
     from tuner.sweep.status import request_stop
@@ -58,7 +58,7 @@ def tune_status(name: str | None, storage: str, as_json: bool) -> None:
     "--every", type=click.FloatRange(min=0.2), default=2.0, show_default=True, help="Polling interval in seconds."
 )
 def tune_watch(name: str, storage: str, every: float) -> None:
-    """Show the progress of a sweep in another process, until the sweep ends."""
+    """Show the progress of a sweep that runs in another process, until the sweep ends."""
     from tuner.report.status import follow_sweep
     from tuner.sweep.folder import find_sweep
 
@@ -91,7 +91,7 @@ def tune_show(name: str, trial: str | None, storage: str, as_json: bool, as_csv:
 @click.command("rm", short_help="Remove a failed sweep's folder. Its charges stay in the ledger.")
 @name_argument
 @storage_option
-@click.option("--yes", is_flag=True, help="Remove a sweep that can be resumed, or that has a result.")
+@click.option("--yes", is_flag=True, help="Also remove a sweep that can be resumed or has a result.")
 def tune_rm(name: str, storage: str, yes: bool) -> None:
     """Remove the folder of a sweep: trials, checkpoints, study and unsent entries.
 
@@ -106,7 +106,9 @@ def tune_rm(name: str, storage: str, yes: bool) -> None:
 @click.command("sync", short_help="Upload a sweep's unsent entries to MLflow.")
 @name_argument
 @storage_option
-@click.option("--uri", help="Upload all entries, to this tracking address instead of the sweep's own address.")
+@click.option(
+    "--uri", help="Upload ALL entries to this MLflow address. Default: unsent entries, to the sweep's own address."
+)
 def tune_sync(name: str, storage: str, uri: str | None) -> None:
     """Upload those entries of a sweep that the MLflow server has not acknowledged yet."""
     from tuner.runner.commands import sync_tracking
@@ -157,7 +159,7 @@ def tune_cp(name: str, destination: str, force: bool) -> None:
 )
 @storage_option
 def tune_report(name: str, out: Path | None, storage: str) -> None:
-    """Write one interactive HTML page with the trials, the plots and the budget. The page is self-contained."""
+    """Write one interactive HTML page with the trials, the plots and the budget. The page needs no other file."""
     from tuner.report.status import write_report
     from tuner.sweep.folder import find_sweep
 
@@ -171,13 +173,13 @@ def tune_report(name: str, out: Path | None, storage: str) -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     default="compare.html",
     show_default=True,
-    help="The page.",
+    help="The page to write.",
 )
 @storage_option
 def tune_compare(names: tuple[str, ...], out: Path, storage: str) -> None:
-    """Write an interactive page: ε against score, settings that differ, and charts of all trials of the sweeps NAME.
+    """Write an interactive page about the sweeps NAME: ε against score, settings that differ, and charts of all trials.
 
-    The page is self-contained. Hover shows a trial, drag zooms, and headings sort.
+    The page needs no other file. Point at a trial to see it, drag to zoom, and click on a heading to sort.
     """
     from tuner.report.status import write_comparison
     from tuner.sweep.folder import find_sweep
@@ -189,11 +191,11 @@ def tune_compare(names: tuple[str, ...], out: Path, storage: str) -> None:
 @click.argument("name", required=False)
 @storage_option
 @click.option(
-    "--uri", help="Tracking store to show (default: that of the sweep NAME, or mlflow.db in the folder of sweeps)."
+    "--uri", help="MLflow store to show (default: the store of the sweep NAME, or mlflow.db in the folder of sweeps)."
 )
 @click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True)
 def tune_ui(name: str | None, storage: str, uri: str | None, port: int) -> None:
-    """Serve MLflow's web pages on this machine, or only the runs of the sweep NAME. Ctrl-C stops the server."""
+    """Serve MLflow's web pages on this machine. With NAME, show only runs of this sweep. Ctrl-C stops the server."""
     from tuner.recorder.ui import serve_ui
     from tuner.sweep.folder import find_sweep
     from tuner.sweep.status import tracked_runs

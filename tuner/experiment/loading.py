@@ -58,12 +58,15 @@ def load_experiment(path: Path, overrides: Sequence[str] = ()) -> Experiment:
     try:
         size = path.stat().st_size
         if size > _LARGEST_FILE:
-            rule, fix = f"an experiment file may have at most {_LARGEST_FILE} bytes", "Name an experiment file."
+            rule, fix = (
+                f"an experiment file may have at most {_LARGEST_FILE} bytes",
+                "Correct the path.",
+            )
             raise _unreadable(path, rule, f"{size} bytes", fix)
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        rule, fix = "the file must be UTF-8 text", "Write the file again as UTF-8."
-        raise _unreadable(path, rule, f"an invalid byte at {error.start}", fix) from error
+        rule, fix = "the file must be UTF-8 text", "Save the file as UTF-8."
+        raise _unreadable(path, rule, f"an invalid byte at position {error.start}", fix) from error
     except OSError as error:
         fix = "Correct the path or its permissions."
         raise _unreadable(path, "the file cannot be read", error.strerror or str(error), fix) from error

@@ -85,7 +85,7 @@ def _default_ledger() -> str:
 
 
 class Experiment(Section):
-    """Values of an experiment file. The model checks types and ranges, and the gates check everything else.
+    """Values of an experiment file. This class checks types and ranges, and `tuner.experiment.gates` the other rules.
 
     The environment variable DP_TUNER_LEDGER replaces the default of `ledger`. If the variable is set, a file that
     names another ledger is refused.
@@ -93,16 +93,16 @@ class Experiment(Section):
     Attributes:
         schema_version: version of the format.
         name: name of the sweep. Small letters, digits, dots, hyphens and underscores, at most 63.
-        seed: PUBLIC seed of initialisation and search. It never draws the noise.
+        seed: PUBLIC seed of initialisation and search. The noise never depends on it.
         dataset: the private records.
         trainable: how a trial trains.
         privacy: the budget, and how it is accounted.
         search: how configurations are chosen.
-        resources: what a trial runs on.
-        tracking: where MLflow is.
+        resources: machines and workers of a trial.
+        tracking: address of MLflow.
         storage: folder of the sweeps.
-        ledger: address of the ledger, such as sqlite:////srv/ledger.db. Without it, DP_TUNER_LEDGER, or else
-            dp-tuner/ledger.db in $XDG_DATA_HOME or ~/.local/share.
+        ledger: address of the ledger, such as sqlite:////srv/ledger.db. The default is the ledger that
+            DP_TUNER_LEDGER names, or else the file dp-tuner/ledger.db in $XDG_DATA_HOME or ~/.local/share.
         exported_from: written by `tune export`.
         chosen_by_auto: written by `tune run` with `accounting: auto`.
     """
@@ -241,14 +241,14 @@ class Experiment(Section):
         if self.privacy.delta > size**-1.1:
             found.append(
                 f"privacy.delta {self.privacy.delta:g} is above n^-1.1 = {size**-1.1:.2g} for n = {size}"
-                f"{' users' if self.privacy.unit == 'user' else ''}: a smaller delta gives a stronger guarantee"
+                f"{' users' if self.privacy.unit == 'user' else ' records'}: a smaller delta gives a stronger guarantee"
             )
         if self.privacy.unit == "record" and known is not None and known.record:
             found.append(f"one record of {known.name} is {known.record}")
         if self.trainable.start is not None:
             found.append(
-                "the claim takes the word of this file that the weights of trainable.start are public: no record of "
-                "this search was used for them"
+                "the claim relies on this file, which says that the weights of trainable.start are public: no record "
+                "of this search was used for them"
             )
         if not self.privacy.private:
             found.append(
@@ -259,7 +259,7 @@ class Experiment(Section):
     def to_yaml(self) -> str:
         """Return the experiment as YAML with every value written out. Parsing the text gives an equal experiment."""
         values = self.model_dump(mode="json", by_alias=True)
-        return f"# {self.name}: resolved by dp-tuner, every default written out\n{dump(values)}"
+        return f"# {self.name}: written by dp-tuner, with every default\n{dump(values)}"
 
 
 def absolute_path(path: str | None) -> str | None:

@@ -27,9 +27,10 @@ class RunsSection(Section):
 
     Attributes:
         law: name of the distribution.
-        shape: shape of the negative binomial distribution, above -1 and at most 1e6, and 0 or at least 1e-9 from it.
-            The other distributions have no shape.
-        at_most: maximum number of runs. With auto, the probability of more runs costs 1 % of delta.
+        shape: shape of the negative binomial distribution, above -1 and at most 1e6. It must be 0, or at least 1e-9
+            away from 0. The other distributions have no shape.
+        at_most: maximum number of runs. Cutting the distribution there costs a part of delta. auto takes the smallest
+            maximum for which this part is at most 1 %.
     """
 
     law: Word = "geometric"
@@ -41,14 +42,14 @@ class ReleaseSection(Section):
     """One noisy copy of the records, on which all trials train (`accounting: release`).
 
     Attributes:
-        guarantee: `rigorous` charges the release for what is true of it. `published` is the noise of the input
-            perturbation paper, whose theorem is false; it needs `private: false`.
-        trust: `local` protects each row by itself, against everyone who sees it. `central` also uses the secret order
-            of the rows, so that a record hides among the others, and needs less noise for the same ε.
-        clip: largest norm of a record's features before noise.
+        guarantee: `rigorous` charges an ε that holds for the release. `published` takes the noise of the input
+            perturbation paper. The paper's theorem is false, so this noise needs `private: false`.
+        trust: `local` protects each noisy row by itself, against everyone who sees the row. `central` also relies on
+            the secret order of the rows, in which a record hides among the others, and needs less noise for the same ε.
+        clip: largest norm of a record's features before noise is added. Longer features are scaled down to this norm.
         label_share: share of ε for the labels. The rest is for the features.
-        constant: the unknown constant c of the published theorem.
-        strong_convexity: Δ of the published theorem.
+        constant: the unknown constant c in the theorem of the paper, for `guarantee: published`.
+        strong_convexity: Δ in the theorem of the paper, for `guarantee: published`.
     """
 
     guarantee: Literal["rigorous", "published"] = "rigorous"
@@ -60,13 +61,14 @@ class ReleaseSection(Section):
 
 
 class VotesSection(Section):
-    """Labels that teachers voted for, on which all students train (`accounting: votes`). Its noise follows from ε.
+    """Labels that teachers voted for, on which all students train (`accounting: votes`). Their noise follows from ε.
 
     Attributes:
-        threshold: votes that the largest count of a query plus noise must reach for an answer.
-        queries: number of public inputs that are tested; null for all of them.
-        answers: largest number of labels. After it, no query is tested any more.
-        threshold_share: the tests' share of the squared noise-to-signal ratio. The answers have the rest.
+        threshold: number of votes. An input gets a label if its largest vote count plus noise reaches this number.
+        queries: number of public inputs whose votes are tested against the threshold. null means all inputs.
+        answers: maximum number of labels. After that, no more input is tested.
+        threshold_share: share of the squared privacy loss (the μ² of Gaussian differential privacy) for the tests. The
+            rest is for the labels.
     """
 
     threshold: Annotated[Finite, one_release("threshold")] = 200.0
@@ -79,27 +81,28 @@ class PrivacySection(Section):
     """Privacy settings. The budget applies to the WHOLE search.
 
     Attributes:
-        epsilon: ε of the search, which is never exceeded. From 1e-6 to 1e6; of a sealed search at most about 670.
+        epsilon: ε of the search, which is never exceeded. From 1e-6 to 1e6. A sealed search allows at most about 670.
         delta: δ of the search, below 1/n. n is the public number of training records (or users with `unit: user`).
         unit: protected unit, which is one record or all records of one user.
         accounting: accounting mode. `composition` shows all trials. `selection` is a sealed search, which shows only
             the winner. `public` searches on public data and then trains once on the private records. `release`
             charges one noisy copy of the records, on which any number of trials train. `votes` charges labels of
-            public inputs that teachers voted for, on which any number of students train. `auto` takes what
-            is expected to cost the least accuracy (`tuner.plan.comparison`).
-        cap: filter for `composition`. auto chooses the tightest filter that the search space allows.
-        order: Rényi order of the fixed_order filter, from 1.05 to 1024. auto chooses the best order for the plan.
-        accountant: accountant of the claim. `pld` is the only one.
+            public inputs that teachers voted for, on which any number of students train. `auto` takes the way to
+            search that is expected to cost the least accuracy (`tuner.plan.comparison`).
+        cap: kind of cap with `composition`. auto chooses the tightest kind that the search space allows.
+        order: Rényi order with `cap: fixed_order`, from 1.05 to 1024. auto chooses the best order for the plan.
+        accountant: accountant that computes the claim. `pld` (privacy loss distributions) is the only one.
         adjacency: which data sets are neighbours. `add_or_remove_one` is the only one.
         noise_multiplier: a number from 0.001 to 1e6, or a domain to search. auto chooses the smallest noise with which
             the planned trials fit the budget. 0 only with `private: false`.
-        runs: the hidden number of runs of `accounting: selection`.
-        release: the noisy copy of `accounting: release`.
-        votes: the labels of `accounting: votes`.
-        purpose: what the search is for, one line. The ledger keeps it for ever, for the data protection officer.
-        contact: who answers questions about the search. The ledger keeps it for ever, so prefer the mail address of a
-            role to that of a person.
-        private: false is for studies without privacy, whose models cannot be exported as private.
+        runs: the hidden number of runs with `accounting: selection`.
+        release: the noisy copy with `accounting: release`.
+        votes: the labels with `accounting: votes`.
+        purpose: purpose of the search, in one line. The ledger keeps this line for ever, for the data protection
+            officer.
+        contact: who answers questions about the search. The ledger keeps this line for ever, so prefer the mail address
+            of a role to that of a person.
+        private: whether the search is private. false is for studies, whose models cannot be exported as private.
         noise_seed: seed of the noise, allowed only with `private: false`.
     """
 

@@ -77,11 +77,11 @@ class Component(Section):
 
 
 class ExportedFromSection(Section):
-    """Place in the ledger from which a file was exported. `tune train` refuses another or an older ledger.
+    """State of the ledger when a file was exported. `tune train` refuses another ledger, or an older copy of this one.
 
     Attributes:
         ledger: id of the ledger.
-        entries: number of the data set's entries in it.
+        entries: number of the data set's entries in the ledger.
         head: hash of the last of these entries.
     """
 
@@ -95,7 +95,7 @@ class ChosenSection(Section):
 
     Attributes:
         candidate: the chosen way to search.
-        reason: one sentence.
+        reason: why, in one sentence.
     """
 
     candidate: Word
@@ -106,13 +106,14 @@ class ValidationSection(Section):
     """Validation records, on which trials are scored. Protected scores have noise and their own budget.
 
     Attributes:
-        fraction: share of the training records (or users) that validate.
+        fraction: share of the training records (or users) that are kept for validation.
         protected: whether the scores have noise, so that the claim covers the validation records too.
         split_seed: PUBLIC seed of the split, and of the choice among a user's records.
         epsilon: ε of all protected scores together, at most that of `privacy`.
         delta: δ of all protected scores together, at most that of `privacy`.
         noise: standard deviation of the noise on the number of right answers, from 0.001 to 1e6. auto chooses the
-            smallest with which the scores of all planned trials fit, and one more for each concurrent trial.
+            smallest noise that fits the budget of the scores. It plans for the scores of all trials, and one more
+            score for each concurrent trial.
     """
 
     fraction: Fraction = 0.1
@@ -124,12 +125,12 @@ class ValidationSection(Section):
 
 
 class RecordsSection(Section):
-    """Name of a data set. For the user's own data, the path of an npz file and a PUBLIC size are also needed.
+    """Name of a data set. Your own data also need the path of an npz file and a PUBLIC size.
 
     Attributes:
         name: a shipped data set, or the name of your own records in the ledger.
         path: an .npz file of your own.
-        public_size: a PUBLIC number of records, for the sample rate. It should not be counted in the file.
+        public_size: PUBLIC number of records, from which the sample rate follows. Do not count it in the file.
     """
 
     name: Word
@@ -138,10 +139,10 @@ class RecordsSection(Section):
 
 
 class PublicSection(RecordsSection):
-    """PUBLIC records: those of `accounting: public`, or the proxy that the sampler `surrogate` searches first, free.
+    """PUBLIC records, for `accounting: public` or as a proxy of the sampler `surrogate`. No trial on them is charged.
 
     Attributes:
-        trials: number of trials on them for a charged search. null for as many as `search.trials`.
+        trials: number of trials on the proxy, before the charged search. null means as many as `search.trials`.
     """
 
     trials: Count | None = None
@@ -153,10 +154,10 @@ class DatasetSection(RecordsSection):
     Attributes:
         block: one block or a list of blocks of a growing table, such as [2026-10, 2026-11]. Each block has a budget of
             its own.
-        public_users: a PUBLIC number of users, which replaces `public_size` with `unit: user`.
-        user_key: PUBLIC name of the column or system that divides the records among users. It replaces the ledger's
-            comparison of the records by the owner's word.
-        records_per_user: largest number of records of a user in a step, with `unit: user`.
+        public_users: PUBLIC number of users. With `unit: user`, it replaces `public_size`.
+        user_key: PUBLIC name of the column or system that divides the records among users. With this key, the ledger
+            does not compare which user has which record, but relies on the owner of the data.
+        records_per_user: maximum number of records of one user in a step, with `unit: user`.
         validation: the validation records.
     """
 
@@ -173,7 +174,7 @@ class StartSection(Section):
     Attributes:
         path: path of a safetensors file.
         public: declaration that no record of the search was used for the weights.
-        sha256: hash of the file. Without it, the resolved file has the hash that is found.
+        sha256: SHA-256 of the file. If you leave it out, the sweep stores the hash that the file has.
     """
 
     path: Word
@@ -185,7 +186,7 @@ def _start(value: object) -> object:
     """Refuse a bare path, which does not say that the weights are public."""
     if isinstance(value, str):
         rule = "must say that the weights are public, which means that no record of this search was used for them"
-        raise broken("start-not-declared", rule, f"Write {{path: {value}, public: true}} if that is so.")
+        raise broken("start-not-declared", rule, f"If that is true, write {{path: {value}, public: true}}.")
     return value
 
 
@@ -194,19 +195,20 @@ class TrainableSection(Section):
 
     Attributes:
         method: a shipped method, or package.module:function.
-        task: what the labels are.
+        task: kind of labels: classes, two classes with one output (`binary`), or numbers (`regression`).
         model: a shipped model, or package.module:function.
-        start: PUBLIC weights that replace the random ones.
+        start: PUBLIC weights from which training starts, instead of random weights.
         freeze: list of names of layers or parameters that are not trained.
         activation: activation of the shipped models.
-        normalization: normalisation of the shipped models. batch mixes records before the clip and is refused.
-        optimizer: optimizer of all trials, if the space does not name it.
-        momentum: momentum of sgd, if the space does not name it.
+        normalization: normalisation of the shipped models. `batch` is refused, because it mixes records before the
+            clip.
+        optimizer: optimizer of all trials. `search.space` can replace it.
+        momentum: momentum of sgd. `search.space` can replace it.
         precision: precision of the forward and backward passes.
-        batch_size: expected number of records (or users) in a step, if the space does not name it.
-        epochs: expected number of passes over the records (or users), if the space does not name it.
-        sampling: how batches are drawn. `poisson` is the only one: shuffled and fixed-size batches have another
-            guarantee.
+        batch_size: expected number of records (or users) in a step. `search.space` can replace it.
+        epochs: expected number of passes over the records (or users). `search.space` can replace it.
+        sampling: how batches are drawn. Only `poisson` is allowed, because shuffled and fixed-size batches have a
+            weaker guarantee.
     """
 
     method: Word
@@ -240,7 +242,7 @@ class MetricSection(Section):
 
     Attributes:
         name: name of the score.
-        mode: direction. Losses and perplexities have min.
+        mode: max if a higher score is better, and min if a lower score is better, as for losses and perplexities.
     """
 
     name: Word = "validation_accuracy"
@@ -252,7 +254,8 @@ class CommitSection(Section):
 
     Attributes:
         share: share of the squared privacy loss (the μ² of Gaussian differential privacy) for all trials together.
-        length: steps of a trial, as a fraction of the steps of the committed run. Schedule and rungs are scaled to it.
+        length: steps of a trial, as a fraction of the steps of the committed run. The schedule and the rungs of a trial
+            are scaled to this length.
         start: weights from which the committed run starts. `scratch` is the public initialisation, and `best_trial` is
             the last checkpoint of the best trial, which is charged already.
     """
@@ -277,21 +280,22 @@ class SearchSection(Section):
 
     Attributes:
         trials: number of trials. With `accounting: selection`, the MEAN of the hidden number of runs.
-        full_runs: number of whole runs of steps for which the budget is planned, from 1 to `trials`. Trials then
-            reserve rung by rung and pause at rungs. auto takes the number that `tune plan` recommends. With null, the
-            budget is planned for all trials, each trained to its end.
+        full_runs: the budget is planned for the steps of this number of whole runs, from 1 to `trials`. Each trial then
+            reserves the steps to its next rung, and pauses there. auto takes the number that `tune plan` recommends.
+            With null, the budget is planned for all trials, each trained to its end.
         sampler: how configurations are chosen, as a name or as {name: tpe, n_startup_trials: 3}.
         pruner: how trials are stopped early, as a name or with options.
-        rungs: reports of a trial. A whole number from 1 to 10000 for equal distances, or increasing fractions of the
-            steps that end with 1.
-        space: values and domains of the parameters, as in the file. Without it, the method's usual ones.
-        metric: the score.
-        public: PUBLIC records of `accounting: public`, or of the proxy of the sampler `surrogate`.
+        rungs: where a trial reports its score: a number of reports from 1 to 10000 at equal distances, or a list of
+            increasing fractions of its steps that ends with 1.
+        space: values and domains of the parameters. Without a space, the learning rate and the method's own parameters
+            are searched.
+        metric: score by which trials are compared.
+        public: PUBLIC records, for `accounting: public` or as a proxy of the sampler `surrogate`.
         when_sure: with the sampler `unimodal`, what happens when a complete trial is very probably near the best
-            possible one. `go_on` continues the search, `stop` ends it and saves the remaining budget, `replicate`
-            repeats the best two configurations.
-        commit: short and noisy trials, then one run with the chosen configuration, which is released. A number is the
-            share.
+            possible one. `go_on` continues the search. `stop` ends the search and leaves the remaining budget unspent.
+            `replicate` repeats the best two configurations.
+        commit: short and noisy trials, then one run with the chosen configuration, whose model is released. A single
+            number is the `share`.
     """
 
     trials: Count = 20
@@ -322,12 +326,13 @@ class ResourcesSection(Section):
 
     Attributes:
         concurrent_trials: number of trials that run at the same time.
-        cpus_per_trial: CPUs of a trial. Its workers share them.
-        gpus_per_trial: GPUs of a trial. Its workers share them.
+        cpus_per_trial: CPUs of a trial, which its workers share.
+        gpus_per_trial: GPUs of a trial, which its workers share.
         workers_per_trial: number of workers of a trial.
-        hung_after: seconds without a lease or a report after which a worker is killed and counts as lost.
-        on_loss: `pay` continues a trial that lost its worker, and charges the repeated steps again. `stop` stops the
-            sweep before that, and a resume pays.
+        hung_after: seconds after which a silent worker is killed and counts as lost. A worker is silent if it neither
+            asks for steps nor reports a score.
+        on_loss: what happens when a trial loses its worker. `pay` continues the trial, and charges the repeated steps
+            again. `stop` stops the sweep first, and only a resume repeats and charges these steps.
     """
 
     concurrent_trials: Count = 1
@@ -343,7 +348,7 @@ class TrackingSection(Section):
 
     Attributes:
         uri: address of MLflow, without a password.
-        experiment: name of the MLflow experiment. null for the `name` of the file.
+        experiment: name of the MLflow experiment. null means the `name` of this file.
     """
 
     uri: Word = "sqlite:///runs/mlflow.db"

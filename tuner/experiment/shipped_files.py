@@ -19,16 +19,16 @@ _LONGEST = 120  # characters of a description
 _TEMPLATE = """\
 # tune run {file}
 #
-# A private search on your own records. Only name, dataset.name, trainable.method and privacy.epsilon are needed; every
-# other line is an example; see docs/experiment.md. `tune plan {file}` shows the cost and runs nothing.
+# A private search. Only name, dataset.name, trainable.method and privacy.epsilon are required. All other lines are
+# examples, which docs/experiment.md explains. `tune plan {file}` shows the cost and runs no trial.
 schema: 1
 name: my-search
-seed: 0                               # PUBLIC: initialisation and search; never the noise
+seed: 0                               # PUBLIC seed of initialisation and search, never of the noise
 dataset:
-  name: digits                        # a shipped one (digits, mnist, cifar10, adult, …), or any name with:
+  name: digits                        # a shipped data set (mnist, cifar10, adult, …), or a name of yours with:
   # path: my-records.npz              #   x_train, y_train, x_test, y_test
-  # public_size: 10000                #   PUBLIC number of training records, for the sample rate
-  validation: {{fraction: 0.1, protected: false}}   # their scores are outside the guarantee
+  # public_size: 10000                #   PUBLIC number of training records, not counted in the file
+  validation: {{fraction: 0.1, protected: false}}   # the guarantee does not cover these scores
 trainable:
   method: dp_lssgd                    # dp_sgd, dp_lssgd, dplis, dp_weight_decay, composed
   model: mlp_64
@@ -38,24 +38,24 @@ trainable:
   epochs: 10
 privacy:
   epsilon: 4.0                        # of the WHOLE search, never exceeded
-  delta: 1e-5                         # must be below 1/n
-  accounting: auto                    # `tune plan` says how it searches; or composition, selection, public
-  noise_multiplier: auto              # the smallest with which all that is planned fits
+  delta: 1e-5                         # must be below 1 / number of records
+  accounting: auto                    # `tune plan` shows its choice; or composition, selection, public
+  noise_multiplier: auto              # the smallest noise with which the trials fit the budget
 search:
   trials: 12
-  # commit: 0.05                      # of composition: cheap trials, then one run with the rest of the budget
+  # commit: 0.05                      # with composition: cheap trials, then one run with the rest of the budget
   sampler: tpe                        # surrogate, tpe, random, grid, gp, unimodal
   pruner: none                        # none, median, asha, unimodal, …
-  rungs: 3                            # reports of a trial, or the fractions of its steps
+  rungs: 3                            # number of reports of a trial, or fractions of its steps
   space:                              # a number, `default`, or {{uniform: [a, b]}}, {{log_uniform: …}}, {{choice: […]}}
-    learning_rate: default            # around what the shipped prior recommends for this noise; docs/prior.md
+    learning_rate: default            # the range that the shipped prior recommends (docs/prior.md)
     max_grad_norm: default
     laplacian_sigma: {{uniform: [0, 3]}}
   metric: {{name: validation_accuracy, mode: max}}
 resources: {{concurrent_trials: 2, cpus_per_trial: 1, gpus_per_trial: 0}}
 tracking: {{uri: "sqlite:///runs/mlflow.db"}}
 storage: runs/
-# ledger: postgresql://user@host/database    # of the DATA, not of the search; the default is one file for all folders
+# ledger: postgresql://user@host/database    # budgets of ALL searches; default: a file in your home folder
 """
 
 

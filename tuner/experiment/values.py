@@ -70,7 +70,10 @@ def one_release(name: str) -> BeforeValidator:
             rule = (
                 "must be a single value, because each value needs a release of its own, which is charged like the first"
             )
-            fix = f"Write `{name}: NUMBER`. To compare values, run one search for each, each with its own `epsilon`."
+            fix = (
+                f"Write `{name}: NUMBER`. To compare values, run a search for each value. Each search is charged its "
+                "own `epsilon`."
+            )
             raise broken("release-searched", rule, fix)
         return value
 
@@ -88,7 +91,7 @@ def _noise(value: object) -> object:
     if is_number(value) and value == 0:  # for studies
         return value
     other = ", or a domain such as {choice: [1, 2]}"
-    return _auto_or_number(NOISES, "Write auto for the smallest noise with which the trials fit.", other)(value)
+    return _auto_or_number(NOISES, "Write auto for the smallest noise that fits the budget.", other)(value)
 
 
 def _auto_or_number(limits: tuple[float, float], fix: str, other: str = "") -> Callable[[object], object]:
@@ -107,15 +110,13 @@ def _at_most(value: object) -> object:
     if value == "auto" or (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 2**31):
         return value
     rule = "must be auto, or a whole number of at least 1"
-    raise broken("value-not-allowed", rule, "With auto, the probability of more runs costs 1 % of delta.")
+    raise broken("value-not-allowed", rule, "Write auto for a maximum that costs at most 1 % of delta.")
 
 
 def _full_runs(value: object) -> object:
     if value is None or value == "auto" or (is_number(value) and value >= 1):
         return float(value) if is_number(value) else value
-    rule = (
-        "must be auto, or a number from 1 to `search.trials`: the number of whole runs of steps that the search takes"
-    )
+    rule = "must be auto, or a number of whole runs from 1 to `search.trials`, for which the budget is planned"
     raise broken("value-not-allowed", rule, "auto takes the number that `tune plan` recommends.")
 
 
@@ -135,7 +136,7 @@ def _rungs(value: object) -> object:
 def _blocks(value: object) -> object:
     names = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
     if not names or not all(isinstance(name, str) and _BLOCK.fullmatch(name) for name in names):
-        rule = "must be a block, or a list of blocks, each of 1 to 50 letters, digits, dots, hyphens or underscores"
+        rule = "must be one or several names of blocks, each of 1 to 50 letters, digits, dots, hyphens or underscores"
         raise broken("block-invalid", rule, "Write for example [2026-10, 2026-11], and quote a name that is a number.")
     return tuple(sorted(set(names)))
 
@@ -180,6 +181,6 @@ Order = Annotated[
 Rungs = Annotated[int | tuple[float, ...], BeforeValidator(_rungs)]
 ScoreNoise = Annotated[
     Literal["auto"] | float,
-    BeforeValidator(_auto_or_number(NOISES, "Write auto for the smallest noise with which the planned scores fit.")),
+    BeforeValidator(_auto_or_number(NOISES, "Write auto for the smallest noise that fits the budget of the scores.")),
 ]
 """Standard deviation of the noise on the number of correct predictions in a protected score."""

@@ -118,7 +118,10 @@ class Document:
             self.refuse("override-invalid", ("--set",), rule, option or "nothing", fix, at=place)
             return
         if path[0] == "exported_from":
-            rule, fix = "must stay as exported", "Remove the option. Training again is charged where the records are."
+            rule, fix = (
+                "must stay as exported",
+                "Remove the option. A new training is charged in the ledger of the export.",
+            )
             self.refuse("override-invalid", path, rule, option, fix, at=place)
             return
         inner = _read(text, source=place.where, what="the value")

@@ -84,7 +84,7 @@ def as_stored(wanted: Experiment, stored: Experiment) -> Experiment:
     except CandidateRefused as refused:
         raise InputError(
             "resume-changes-setting",
-            f"`accounting: auto` chose {chosen.candidate} for the stored sweep, which the file cannot be any more: "
+            f"`accounting: auto` chose {chosen.candidate} for the stored sweep, but the file now rules this out: "
             f"{refused}. Restore the file, or start a new sweep, which is charged in addition.",
         ) from refused
 
@@ -145,11 +145,11 @@ def _gen(experiment: Experiment, values: dict[str, Any]) -> None:
     if schedule != Fixed(GEN):
         if rate != "default":
             what = "searches" if isinstance(rate, Mapping) else "fixes"
-            raise CandidateRefused(f"the file {what} learning_rate, but gen sets the rate by itself")
+            raise CandidateRefused(f"the file {what} learning_rate, but the schedule gen sets the rate by itself")
         if schedule is not None:
-            raise CandidateRefused("the file names another schedule")
+            raise CandidateRefused("the file has another schedule")
     if raw.get("clipping", "automatic") != "automatic":
-        raise CandidateRefused("the file names another clipping")
+        raise CandidateRefused("the file has another clipping")
     chosen = {name: value for name, value in _single_values(experiment) if name not in _SET_BY_PRIOR}
     kept = {"learning_rate": rate} if is_number(rate) else {}
     _one_run(values, {**chosen, **kept, "schedule": GEN, "clipping": "automatic"})
@@ -205,7 +205,7 @@ def _search(experiment: Experiment) -> None:
     if experiment.search.trials == 1:
         raise CandidateRefused("`search.trials` is 1")
     if not space.searched:
-        raise CandidateRefused("the file searches nothing")
+        raise CandidateRefused("the file searches no parameter")
     if dict(space.parameters).get("schedule") == Fixed(GEN):
         raise CandidateRefused("no search was measured with `schedule: gen`")
 

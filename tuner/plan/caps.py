@@ -27,9 +27,9 @@ _MENU = 16
 """Maximum number of pairs of sample rate and noise with which `cap: auto` tries a coupon book. More take too long."""
 
 _WHY = {
-    "total_steps": "all trials have one sample rate and one noise multiplier, so all steps are composed together",
-    "coupon_book": "each pair of sample rate and noise multiplier has a quota of steps, and all quotas are composed",
-    "fixed_order": "a Rényi budget at one order, which is fixed now; trials may take any steps that fit this budget",
+    "total_steps": "all trials have the same sample rate and noise multiplier, so all steps are composed together",
+    "coupon_book": "each pair of sample rate and noise multiplier has a quota of steps, and the quotas are composed",
+    "fixed_order": "the Rényi divergence at one fixed order has a budget; all steps that fit this budget are allowed",
 }
 
 
@@ -77,7 +77,7 @@ def compose(choices: Choices, trials: float, privacy: PrivacySection) -> ChosenF
         )
         for kind, (held, filled) in found.items()
     )
-    return ChosenFilter(filter, chosen, f"{_WHY[best]}; for this search it is tighter than {others}", alternatives)
+    return ChosenFilter(filter, chosen, f"{_WHY[best]}; here this cap is tighter than {others}", alternatives)
 
 
 def _kinds(choices: Choices, trials: float, cap: str) -> tuple[str, ...]:

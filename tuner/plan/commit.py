@@ -147,8 +147,8 @@ def plan_commit(
     if searching > _MOST_NOISE:
         raise InputError(
             "commit-share-too-small",
-            f"`search.commit.share` of {asked.share:g} gives the trials a noise multiplier of {searching:.4g}, but it "
-            f"can be at most {_MOST_NOISE:g}. Raise the share, or plan fewer trials.",
+            f"`search.commit.share` of {asked.share:g} gives the trials a noise multiplier of {searching:.4g}, but "
+            f"the maximum is {_MOST_NOISE:g}. Raise the share, or plan fewer trials.",
         )
     plan = CommitPlan(
         share=asked.share,

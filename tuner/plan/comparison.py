@@ -186,9 +186,9 @@ def _compared(
     best = best_arm({row.candidate: row.gain for row in found})
     reason = _why(found, best)
     if at is not None and any(row.price for row in found) and all(row.family != at.family for row in rows):
-        reason += f"; no {at.family} model was measured, so the prices are those of other models"
+        reason += f"; no {at.family} model was measured, so the prices come from other models"
     if best is None and not _knows_rate(experiment):
-        reason += "; the learning_rate of this run is a guess, so rather write `accounting: composition` and search it"
+        reason += "; the learning_rate of this run is a guess: write `accounting: composition` to search the rate"
     return Comparison(rows=tuple(found), best=best or NO_SEARCH, reason=reason)
 
 
@@ -240,7 +240,7 @@ def _unmeasured(candidate: str, planned: _Planned, at: Situation | None) -> str:
         return "not measured at the learning rate of this file, which is far from the recommended one"
     error = probe_error(experiment, plan) if candidate == "gen" else None
     if error is not None and error.is_large:
-        return f"its probes are too noisy here (error {error.value:.2g} of their bound)"
+        return f"its probes of the loss are too noisy here (error {error.value:.2g} of their bound)"
     return ""
 
 
@@ -294,7 +294,7 @@ def _why(rows: Sequence[CandidateRow], best: str | None) -> str:
     for row in rows:
         if row.candidate == best and row.gain is not None:
             gain = f"{row.gain.value:.2f} ± {row.gain.error:.2f} points"
-            return f"{row.title}: expected to be {gain} above one run without a search"
+            return f"{row.title}: expected to score {gain} above one run without a search"
     if not gains:
         others = [row for row in rows if row.candidate != NO_SEARCH]
         reasons = [row.unmeasured for row in rows if row.candidate == NO_SEARCH] + [row.unmeasured for row in others]
@@ -304,5 +304,5 @@ def _why(rows: Sequence[CandidateRow], best: str | None) -> str:
     else:
         title, gain_of_it = max(gains.items(), key=lambda each: each[1].value)
         found = f"{title}: {gain_of_it.value:+.2f} ± {gain_of_it.error:.2f} points of accuracy against one run"
-        because = f"no way to search is expected to score higher (the nearest is {found})"
+        because = f"no way to search is expected to score higher (the best one is {found})"
     return f"do not search, train once: {because}"

@@ -144,7 +144,9 @@ def _plan_composition(experiment: Experiment, choices: Choices) -> PlannedMode:
     asked, public = experiment.search.commit, PublicData.of(experiment) if experiment.has_proxy else None
     if asked is not None:
         filter, choices, commit = plan_commit(experiment, asked, choices)
-        reason = "the trials and the committed run have their own noise and number of steps, and ε covers both together"
+        reason = (
+            "the trials and the committed run each have their own noise and number of steps; ε covers both together"
+        )
         return PlannedMode(chosen=ChosenFilter(filter, choices, reason), commit=commit, public=public)
     found = planned_runs(experiment, choices)
     runs = experiment.search.trials if found is None else found.full_runs
@@ -200,7 +202,7 @@ def _plan_public(experiment: Experiment, choices: Choices) -> PlannedMode:
         BudgetRefusedError: the run exceeds ε with the noise in the file.
     """
     filter, choices = total_steps(choices, 1, experiment.privacy)
-    reason = "the search on public records costs nothing; only one private run follows"
+    reason = "the search on public records costs nothing; only the private run after it is charged"
     return PlannedMode(chosen=ChosenFilter(filter, choices, reason), public=PublicData.of(experiment))
 
 
@@ -260,7 +262,7 @@ def _plan_votes(experiment: Experiment, choices: Choices) -> PlannedMode:
         epsilon=privacy.epsilon,
         delta=privacy.delta,
     )
-    reason = "the labels are charged before a vote is read; students and later searches on them cost nothing"
+    reason = "the labels are charged before a vote is read; students and later searches on these labels cost nothing"
     # The plan's noise multiplier is that of all tests and answers as one Gaussian mechanism.
     filled = replace(choices, noise=1 / noise.shift)
     return PlannedMode(chosen=ChosenFilter(VotedLabels(noise, asked.threshold), filled, reason))

@@ -86,7 +86,8 @@ class Plan:
         if set(self.priced) - {"epochs"}:
             chosen = ", ".join(self.priced)
             raise TunerError(
-                "plan-has-no-mechanism", f"Trials have different mechanisms, because they choose {chosen}."
+                "plan-has-no-mechanism",
+                f"Trials differ in sample rate or noise, because the file searches {chosen}.",
             )
         return self.nominal
 
@@ -248,7 +249,7 @@ def plan_from(values: Mapping[str, Any], *, trials: int) -> Plan:
         raise _unreadable(str(error)) from error
     for name, value in derived.items():
         if value != getattr(plan, name):
-            raise _unreadable(f"{name} is {value!r}, but the filter's value is {getattr(plan, name)!r}")
+            raise _unreadable(f"{name} is {value!r}, but the stored filter has {getattr(plan, name)!r}")
     if trials == plan.trials:
         return plan  # as it was planned; to compute ε again takes longer than all else of a status
     counts = _counts(

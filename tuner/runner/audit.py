@@ -88,7 +88,7 @@ def audit_command(
         raise InputError(
             "audit-too-few-canaries",
             f"An audit needs at least {_FEWEST} canaries, but inputs of shape {about.input_shape} with "
-            f"{about.classes} classes have room for {len(records)}. Audit the model on larger inputs.",
+            f"{about.classes} classes allow only {len(records)}. Audit the model on larger inputs.",
         )
     claim = epsilon(SampledGaussian(_SAMPLE_RATE, _NOISE), steps, plan.delta)
     ((_, parameters), *_) = each_level(prepared.experiment.space.sample(_Middle()), rungs=plan.rungs)
@@ -237,7 +237,7 @@ def _public_records(prepared: ReadySearch, file: str, *, most: int) -> Canaries:
     if (known.input_shape, known.classes) != (about.input_shape, about.classes):
         raise InputError(
             "public-data-shape",
-            f"{file}: the records must have the inputs and classes of the experiment, shape {about.input_shape} and "
+            f"{file}: the records must be like those of the experiment, of shape {about.input_shape} and with "
             f"{about.classes} classes (got {known.input_shape} and {known.classes}). Name another file.",
         )
     admitted = admit_open_use(prepared.experiment.ledger, request, beside=prepared.request)
@@ -293,7 +293,7 @@ def _more(values: dict[str, Any]) -> str:
     """Return what may raise a bound of 0."""
     if values["records"] != "made-up":
         return "Leave `--public-data` out: made-up records are easier to recognise."
-    return "A linear model on inputs with more entries, or more `--canaries` and `--steps`, can show more."
+    return "A linear model on larger inputs, or more `--canaries` and `--steps`, can give a higher bound."
 
 
 class _Middle:
@@ -311,9 +311,9 @@ class _Middle:
 
 def _told(unexplained: float | None) -> str:
     if unexplained is None:
-        return "not replayed: it is a release of its own, or uses one (as the schedule gen does)"
+        return "not recomputed: the update itself has noise, or its rate has (with the schedule gen)"
     if unexplained:
-        return f"a weight is {unexplained:.2g} from the one that follows from the noised gradients alone"
+        return f"a weight differs by {unexplained:.2g} from what follows from the noised gradients alone"
     return "the weights follow from the noised gradients and public numbers alone"
 
 
@@ -322,16 +322,19 @@ def audit_text(values: dict[str, Any]) -> str:
     found, claim, moved, how = (values[name] for name in ("canaries", "claim", "sensitivity", "mechanism"))
     bound = found["epsilon_at_least"]
     on = "made-up records" if values["records"] == "made-up" else f"the public records of {values['records']}"
-    more = f"one {moved['unit']} more"
+    more = f"one more {moved['unit']}"
     if "steps" in how:
         run = f" ({how['steps']} steps, sample rate {how['sample_rate']:g}, noise {how['noise_multiplier']:g})"
         moves = f"{more} moves the clipped sum by"
     elif "answers" in how:
         answers = f"at most {how['answers']} answers, noise {how['answer_noise']:g}"
         run = f" ({how['queries']} tests, noise {how['threshold_noise']:g}; {answers})"
-        moves = "a draw on inputs that all may be answered has"
+        moves = "the number of labels of a draw is"
     else:
-        run, moves = f" (one row: clip {how['clip']:g}, noise {how['noise']:g})", f"{more} is after the clip as long as"
+        run, moves = (
+            f" (one row: clip {how['clip']:g}, noise {how['noise']:g})",
+            f"{more} has, after the clip, a norm of",
+        )
     lines = [
         f"audit of {values['method']} with {values['model']}, on {on}; nothing was charged",
         f"  claim of the audited run    ε = {claim['epsilon']:.3g} at δ = {claim['delta']:g}{run}",
@@ -342,7 +345,7 @@ def audit_text(values: dict[str, Any]) -> str:
         *([f"  update                      {_told(found['unexplained'])}"] if "steps" in how else []),
     ]
     if values["ok"]:
-        lines.append("  no fault was found. This is no proof: a low bound can be a weak audit.")
+        lines.append("  no fault was found. This is no proof: the bound may be low because the audit is weak.")
         if bound == 0:
             lines.append(
                 f"  The bound is 0 because {found['right']} of {found['guesses']} right guesses can be luck: blind "

@@ -66,8 +66,8 @@ def run_file(
     if cap is not None and (resume or dry_run):
         raise InputError(
             "options-conflict",
-            f"`--dataset-cap` cannot be combined with {'`--resume`' if resume else '`--dry-run`'}. To set a cap "
-            "alone use: tune budget set",
+            f"`--dataset-cap` cannot be combined with {'`--resume`' if resume else '`--dry-run`'}. To set only "
+            "a cap use: tune budget set",
         )
     if resume:  # the sweep has its own plan
         wanted = load_experiment(find_file(file)[0], overrides)
@@ -122,8 +122,8 @@ def _require_open_use(prepared: ReadySearch, reason: str) -> None:
     if not reason.strip():
         raise InputError(
             "value-empty",
-            f"`--void-total` needs a reason, which the ledger keeps for ever (got {reason!r}). Write why the total is "
-            "given up.",
+            f"`--void-total` needs a reason, which the ledger keeps for ever (got {reason!r}). Write why the guarantee "
+            "for all searches together is given up.",
         )
 
 
@@ -145,7 +145,7 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
         raise InputError(
             "train-not-single",
             f"`tune train` trains one configuration, but {prepared.path} has {trials} "
-            f"trials{' over ' + ', '.join(searched) if searched else ''} and the mode {mode.name}. Use `tune "
+            f"trials{' over ' + ', '.join(searched) if searched else ''} and `accounting: {mode.name}`. Use `tune "
             "run` to search, then `tune export`.",
         )
     check(prepared, options)
@@ -216,7 +216,7 @@ def export_to(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By | N
         attach(sweep.root, files, under="export", tags={"exported": "yes"}, metrics=test, model=model)
         values["tracking"] = str(send_unsent(sweep.root))
     except TrackingError as error:
-        values["tracking"] = f"not sent ({error}); send it later with: tune sync {sweep.id}"
+        values["tracking"] = f"not sent to MLflow ({error}); send it later with: tune sync {sweep.id}"
     return values
 
 
@@ -266,7 +266,7 @@ def sync_tracking(sweep: SweepFolder, uri: str | None) -> str:
     if sweep.hides_runs and read_winner(sweep) is None:
         raise InputError(
             "sweep-not-finished",
-            f"A sealed sweep is uploaded to MLflow after it has ended, but {sweep.id} has not ended. Resume it.",
+            f"A sealed sweep is uploaded to MLflow only after its end, but {sweep.id} has not ended. Resume it.",
         )
     if uri is not None:
         check_tracking(uri)

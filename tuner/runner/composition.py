@@ -222,7 +222,7 @@ def _start_of(sweep: SweepFolder, prepared: ReadySearch, suggestion: Suggestion)
         raise TunerError(
             "checkpoint-missing",
             f"The committed run starts from the weights of trial {suggestion.source}, whose checkpoint is missing in "
-            f"{sweep.work}. Restore it from a copy, then resume the sweep.",
+            f"{sweep.work}. Restore the checkpoint from a copy, then resume the sweep.",
         )
     return found
 
@@ -236,7 +236,7 @@ def _what_it_costs(sweep: SweepFolder, prepared: ReadySearch, study: Study | Non
     try:
         return f"all charges remain. {_paid_again(sweep, prepared, study, budget)}"
     except TunerError:  # the ledger does not answer, but the message about the interruption must be shown
-        return "all charges remain, and a resume charges again the steps after a trial's last checkpoint."
+        return "all charges remain, and a resume charges the steps after a trial's last checkpoint again."
 
 
 def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget: SearchBudget) -> str:
@@ -274,7 +274,7 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
             short = short or (part.left_steps is not None and number > part.left_steps)
     return (
         f"{plural(again, 'charged step')} {'is' if again == 1 else 'are'} in no checkpoint, so a resume trains and "
-        f"charges them again. It takes {' and '.join(needs)} of the {' and '.join(left)} left for other trials"
+        f"charges them again. This takes {' and '.join(needs)} of the {' and '.join(left)} left for other trials"
         f"{', which is not enough to finish every interrupted trial.' if short else '.'}"
     )
 
@@ -290,7 +290,7 @@ def _with_kept_budget(stop: Stop, budget: SearchBudget | None) -> Stop:
     kept = f"{view.left:.0%} of the budget" if view.left_steps is None else plural(view.left_steps, "step")
     many = "are" if view.left_steps is not None and view.left_steps != 1 else "is"
     spent = f"ε spent so far (odometer) {view.epsilon_spent:.4g} of at most {view.epsilon_cap:g}"
-    return replace(stop, detail=f"{stop.detail}; {kept} {many} kept ({spent})")
+    return replace(stop, detail=f"{stop.detail}; {kept} {many} not spent ({spent})")
 
 
 def _conclude(

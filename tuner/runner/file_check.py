@@ -77,7 +77,7 @@ def missing_data(experiment: Experiment, private: DatasetRequest) -> tuple[str, 
         try:
             check_present(request)
         except TrainableError as error:
-            found.append(f"only a run needs {what}, and it would fail: {error}")
+            found.append(f"a run needs {what}, and would fail now: {error}")
     return tuple(found)
 
 

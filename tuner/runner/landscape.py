@@ -187,9 +187,7 @@ def _notes(split: str) -> list[str]:
         "these numbers depend on records that the user declared public; no guarantee protects these records",
     ]
     if split == "test":
-        notes.append(
-            "this is a second use of the test set: to choose a model by these numbers is a search over the test set"
-        )
+        notes.append("this is a second use of the test set, so do not choose a model by these numbers")
     return notes
 
 

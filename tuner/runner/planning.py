@@ -133,9 +133,9 @@ def _stored_release(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> 
     if datasets:
         found = release_to_use(prepared, datasets, Ledger.open(prepared.experiment.ledger, create=False))
     if found is None:
-        return (("this search", "charges a new release; none that fits is stored"),)
+        return (("this search", "charges a new release, because no stored release fits"),)
     return (
-        ("this search", f"charges nothing: it uses the stored release {found.search}, if its records are the same"),
+        ("this search", f"charges nothing: it uses the stored release {found.search}, if the records are the same"),
     )
 
 

@@ -55,8 +55,8 @@ def ask_for_public(prepared: ReadySearch, options: RunOptions) -> ReadySearch:
         raise InputError(
             "public-records-shape",
             f"`search.public` must have the same inputs and classes as the private records: {about.name} has "
-            f"{about.input_shape} in {about.classes} classes, the private records have {private.input_shape} in "
-            f"{private.classes}. Choose another data set.",
+            f"inputs {about.input_shape} in {about.classes} classes, but the private records have "
+            f"{private.input_shape} in {private.classes}. Choose another data set.",
         )
     return replace(prepared, request=request, about=about)
 

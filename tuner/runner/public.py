@@ -80,9 +80,9 @@ def resume_public(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -
         if sweep.charged_run and wanted.search.trials != load_experiment(sweep.experiment).search.trials:
             raise InputError(
                 "resume-changes-setting",
-                f"`search.trials` of {sweep.id} cannot be changed to {wanted.search.trials}: its best "
-                "configuration is chosen and its charged run has started. Start a new search. Its own charged run "
-                "is an additional charge.",
+                f"`search.trials` of {sweep.id} cannot be changed to {wanted.search.trials}: the best "
+                "configuration was chosen and its charged run has started. Start a new search, whose charged run "
+                "is charged in addition.",
             )
         search = on_public_records(prepared, options)
         require_public(sweep, prepared, search, options)
@@ -185,7 +185,7 @@ def _parameters(
         setting = search_setting(experiment, search.plan.rungs, search.plan)
         found = choose_by_proxy(study, experiment.space, setting, seed=experiment.seed)
         if found is not None:
-            which = f"the surrogate of {plural(len(study.trials), 'public trial')} chose the configuration"
+            which = f"the surrogate chose the configuration after {plural(len(study.trials), 'public trial')}"
             return completed(experiment.space, found.parameters), which
     return dict(chosen.trial.parameters), chosen.why or f"trial {chosen.trial.number} was the best"
 
@@ -208,4 +208,4 @@ def _charged_file(prepared: ReadySearch, best: TrialView, parameters: Mapping[st
     one: dict[str, object] = {"trials": 1, "sampler": "random", "pruner": "none", "when_sure": "go_on"}
     values["search"] |= one | {"space": dict(parameters), "public": None}
     values["resources"]["concurrent_trials"] = 1
-    return f"# The charged run of {experiment.name}: its best configuration on the public records.\n{dump(values)}"
+    return f"# The charged run of {experiment.name}, with the configuration of the public search.\n{dump(values)}"

@@ -28,8 +28,8 @@ def run_on_release(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | N
     if prepared.plan.private and ledger is None:
         raise TunerError(
             "sweep-files-changed",
-            f"The plan of {sweep.id} says that the sweep is private, but it has no ledger. Restore its files from a "
-            "copy.",
+            f"The plan of {sweep.id} says that the sweep is private, but the sweep has no ledger. Restore its files "
+            "from a copy.",
         )
     release = hold_release(sweep, ledger)
     claim = release_claim(prepared.plan.mode) if prepared.plan.private else ""

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 __all__ = ["run_sealed"]
 
 _NOTICE = (
-    "sealed. While it runs, neither the number of runs nor their progress is shown; at the end only the winner is "
-    "released: its parameters, score, model. Ctrl-C takes effect at the next checkpoint and releases nothing."
+    "sealed. The number of runs and their progress stay hidden. At the end, only the winner is released: its "
+    "parameters, score and model. Ctrl-C takes effect at the next checkpoint and releases nothing."
 )
-_ON_A_CLUSTER = "The pages and logs of a Ray cluster show the number of runs: only the operator may see them."
+_ON_A_CLUSTER = "The pages and logs of a Ray cluster show the number of runs, so only the operator may see them."
 
 
 def run_sealed(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | None, options: RunOptions) -> RunResult:

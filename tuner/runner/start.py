@@ -83,7 +83,7 @@ def start_sweep(
             elif mode.on_release:
                 taken = take_release(ledger, sweep, prepared)
                 plan = prepared.plan
-                cost = f"charged ε = {plan.epsilon:g}, δ = {plan.delta:g} for" if taken.new else "uses at no cost"
+                cost = f"charged ε = {plan.epsilon:g}, δ = {plan.delta:g} for" if taken.new else "no charge: using"
                 options.say(f"{cost} the release {taken.search}")
             else:
                 enter(ledger, sweep, prepared)

@@ -18,7 +18,7 @@ def auto(draft: Draft) -> Iterator[GateFinding]:
         return
     privacy, search = experiment.privacy, experiment.search
     if not privacy.private:
-        rule = "`accounting: auto` compares what a budget buys, so the search must be private"
+        rule = "`accounting: auto` compares ways to spend a privacy budget, so the search must be private"
         yield GateFinding("mode-needs-private", "privacy.private", rule, "Write true, or `accounting: composition`.")
     decided = {
         "search.commit": search.commit is not None,
@@ -30,10 +30,10 @@ def auto(draft: Draft) -> Iterator[GateFinding]:
         "chosen_by_auto": experiment.chosen_by_auto is not None,
     }
     for key in (key for key, given in decided.items() if given):
-        rule = "`accounting: auto` decides this key itself"
-        fix = "Remove the key, or write the accounting that it belongs to."
+        rule = "`accounting: auto` chooses the value of this key itself"
+        fix = "Remove the key, or replace auto by the accounting that uses this key."
         if key == "chosen_by_auto":
-            fix = "The file is the result of a choice. Remove this section and restore the original file."
+            fix = "This file was written after a choice of auto. Remove this section and restore the original file."
         yield GateFinding("auto-decides", key, rule, fix)
 
 

@@ -36,11 +36,11 @@ def priced(draft: Draft) -> Iterator[GateFinding]:
             fix = f"Write `{_PRICED_AT[name]}: {as_yaml(domain.value)}`."
             yield GateFinding("priced-value-fixed", path, rule, fix)
         elif mode.searches_public or draft.experiment.search.public is not None:
-            rule = f"{name} cannot be searched with public data, because the run that they teach is planned in advance"
+            rule = f"{name} cannot be searched with public data: the charged part is planned before the public search"
             fix = f"Write one number at {_PRICED_AT[name]}."
             yield GateFinding("priced-with-public", path, rule, fix)
         elif mode.runs_hidden and not isinstance(domain, Categorical):
-            rule = f"{name} must be a list of values, because a sealed search prices each value separately"
+            rule = f"{name} must be a list of values, because the ε of a sealed search is computed for each value"
             fix = f"Write `{{choice: [{', '.join(map(as_yaml, domain.grid(3)))}]}}`."
             yield GateFinding("priced-range-sealed", path, rule, fix)
 
@@ -53,7 +53,7 @@ def noise_once(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding(
             "noise-given-twice",
             "search.space.noise_multiplier",
-            "the noise multiplier must have only one definition",
+            "the noise multiplier must be given only once",
             "Remove `privacy.noise_multiplier`.",
             f"{as_yaml(space['noise_multiplier'])}, and {as_yaml(noise)} in privacy",
         )
@@ -76,13 +76,13 @@ def cap(draft: Draft) -> Iterator[GateFinding]:
     privacy, key = draft.experiment.privacy, "privacy.cap"
     if not draft.mode.caps:
         if privacy.cap != "auto":
-            rule = f"a cap needs `accounting: composition`, but the accounting is {privacy.accounting}"
+            rule = f"a choice of cap needs `accounting: composition`, but the accounting is {privacy.accounting}"
             yield GateFinding("cap-without-composition", key, rule, "Remove the key.")
         return
     mechanisms = {name: domain for name, (domain, _) in draft.priced.items() if name != "epochs"}
     if privacy.cap == "total_steps" and any(len(domain.grid(2)) > 1 for domain in mechanisms.values()):
         rule = (
-            "a cap on total steps needs the same sample rate and noise multiplier in all trials, but this file "
+            "`cap: total_steps` needs the same sample rate and noise multiplier in all trials, but this file "
             f"searches {' and '.join(mechanisms)}"
         )
         yield GateFinding("cap-needs-one-mechanism", key, rule, "Write auto, coupon_book or fixed_order.")
@@ -90,10 +90,10 @@ def cap(draft: Draft) -> Iterator[GateFinding]:
         ranges = [name for name, domain in mechanisms.items() if not isinstance(domain, Fixed | Categorical)]
         menu = prod(len(domain.grid(2)) for domain in mechanisms.values())
         if ranges:
-            rule = f"a coupon book needs lists of values to search, but these are ranges: {', '.join(ranges)}"
+            rule = f"`cap: coupon_book` can search only lists of values, but these are ranges: {', '.join(ranges)}"
             yield GateFinding("cap-needs-menu", key, rule, "Write a `choice` of values, or `cap: fixed_order`.")
         elif menu > LARGEST_MENU:
-            rule = f"a coupon book can have at most {LARGEST_MENU} pairs of sample rate and noise multiplier"
+            rule = f"`cap: coupon_book` allows at most {LARGEST_MENU} pairs of sample rate and noise multiplier"
             yield GateFinding("cap-menu-too-large", key, rule, "Write `cap: fixed_order`.", f"{menu} pairs")
 
 

@@ -26,24 +26,24 @@ def commit(draft: Draft) -> Iterator[GateFinding]:
     privacy = experiment.privacy
     if draft.mode is not COMPOSITION:
         rule = (
-            "a committed run needs `accounting: composition`, because its configuration follows from scores that are "
-            f"seen, but the accounting is {privacy.accounting}"
+            "a committed run needs `accounting: composition`, because the visible scores of trials decide its "
+            f"configuration, but the accounting is {privacy.accounting}"
         )
         yield GateFinding("commit-needs-composition", key, rule, "Write `accounting: composition`, or remove the key.")
     if experiment.search.full_runs is not None:
-        rule = "the trials of a committed run are short and whole, so they cannot also be reserved rung by rung"
+        rule = "`search.commit` reserves the steps of a short trial at once, but `full_runs` reserves them rung by rung"
         yield GateFinding("commit-with-full-runs", "search.full_runs", rule, "Remove one of the two keys.")
     if draft.priced:
         rule = (
-            f"a committed run needs one batch size, number of epochs and noise in all trials, but this file searches "
-            f"{' and '.join(draft.priced)}: the two quotas are for one mechanism each"
+            f"a committed run needs the same batch size, number of epochs and noise in all trials, but this file "
+            f"searches {' and '.join(draft.priced)}"
         )
-        yield GateFinding("commit-priced-searched", key, rule, "Give these parameters one value, or remove the key.")
+        yield GateFinding("commit-priced-searched", key, rule, "Give each one value, or remove `search.commit`.")
     elif privacy.noise_multiplier != "auto":
-        rule = "the noise of the trials and of the committed run is calibrated together, so it cannot be given"
+        rule = "`search.commit` calibrates the noise of the trials and of the committed run, so no noise can be given"
         yield GateFinding("commit-noise-given", "privacy.noise_multiplier", rule, "Write auto, or remove the key.")
     if draft.mode.caps and privacy.cap not in ("auto", "coupon_book"):
-        rule = f"a committed run needs a coupon book, which has a quota for each noise, but the cap is {privacy.cap}"
+        rule = f"a committed run needs `cap: coupon_book`, with a quota for each noise, but the cap is {privacy.cap}"
         yield GateFinding("commit-cap", "privacy.cap", rule, "Write auto.")
 
 

@@ -57,10 +57,10 @@ def task(draft: Draft) -> Iterator[GateFinding]:
             rule = f"binary needs two classes, but {data.name} has {known.classes}"
             yield GateFinding("task-mismatch", key, rule, "Write classification.")
     if chosen == REGRESSION and experiment.privacy.unit == "user":
-        rule = "a regression needs `unit: record`: no number can mark the labels that a user with few records lacks"
+        rule = "a regression needs `unit: record`: no number can mark the missing labels of a user with few records"
         yield GateFinding("task-of-users", key, rule, "Write `unit: record`.")
     if draft.mode.on_release and chosen != CLASSIFICATION:
-        rule = "a release holds classes that went through randomised response, and its loss is the cross-entropy"
+        rule = "a release has class labels and is trained with the cross-entropy, so the task must be classification"
         yield GateFinding("task-mismatch", key, rule, "Write classification.")
 
 
@@ -69,7 +69,7 @@ def block(draft: Draft) -> Iterator[GateFinding]:
     """Allow blocks only for the user's own records, and only if the unit is a record."""
     data, privacy = draft.experiment.dataset, draft.experiment.privacy
     if data.path is not None and "/" in data.name:
-        rule = "a `/` in a name separates a table from its block"
+        rule = "a name must not contain `/`, which separates a table from its block"
         yield GateFinding("block-invalid", "dataset.name", rule, "Use another character, or write `dataset.block`.")
     if data.block is None:
         return
@@ -78,8 +78,8 @@ def block(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("block-invalid", "dataset.block", rule, "Remove the key.")
     if privacy.unit == "user":
         rule = (
-            "blocks cannot be used with `privacy.unit: user`: a user may have records in several blocks, and then the "
-            "user's total is not the total of any block"
+            "blocks cannot be used with `privacy.unit: user`: the records of a user may be in several blocks, and then "
+            "no block has the total of this user"
         )
         fix = "Remove `block`. All records then share one budget for each user."
         yield GateFinding("block-of-users", "dataset.block", rule, fix)
@@ -92,10 +92,10 @@ def unit(draft: Draft) -> Iterator[GateFinding]:
     own = data.path is not None
     users = data.public_users if own else DATASETS[data.name].users if data.name in DATASETS else None
     if not own and data.public_users is not None:
-        rule = f"the number of users of the shipped data set {data.name} cannot be set"
+        rule = f"the number of users of the shipped data set {data.name} is already known and cannot be set"
         yield GateFinding("public-size-known", "dataset.public_users", rule, "Remove the key.")
     if data.user_key is not None and (privacy.unit == "record" or not own):
-        rule = "a user key says how your own data are divided among users, for a search with `privacy.unit: user`"
+        rule = "a user key is only for your own data, in a search with `privacy.unit: user`"
         yield GateFinding("user-key-unused", "dataset.user_key", rule, "Remove the key.")
     if privacy.unit == "record":
         if data.records_per_user != type(data).model_fields["records_per_user"].default:
@@ -109,7 +109,7 @@ def unit(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("public-size-missing", "dataset.public_users", rule, fix, "nothing")
     elif not own and data.name in DATASETS and users is None:
         known = ", ".join(name for name, about in DATASETS.items() if about.users is not None)
-        rule = f"`unit: user` needs a data set that assigns each record to a user, which {data.name} does not"
+        rule = f"`unit: user` needs a data set that assigns each record to a user, but {data.name} does not"
         yield GateFinding("dataset-without-users", "privacy.unit", rule, f"Write `unit: record`, or use {known}.")
 
 
@@ -128,15 +128,15 @@ def protected_scores(draft: Draft) -> Iterator[GateFinding]:
     for name in ("epsilon", "delta"):
         own, whole = getattr(validation, name), getattr(experiment.privacy, name)
         if own is not None and own > whole:
-            rule = f"must be at most `privacy.{name} = {whole:g}`, which applies to all records"
-            fix = f"Lower it, or raise privacy.{name}."
+            rule = f"must be at most `privacy.{name} = {whole:g}`, the limit of the whole search"
+            fix = f"Lower this value, or raise privacy.{name}."
             yield GateFinding("validation-budget-too-large", f"{at}.{name}", rule, fix)
     metric = experiment.search.metric.name
     if metric in METRICS and METRICS[metric].sensitivity is None:
-        rule = f"no bound is stated on how far one record moves {metric}, so no noise protects it"
+        rule = f"no bound is known for how far one record moves {metric}, so noise cannot protect this score"
         fix = "Write `protected: false`."
         if experiment.trainable.task != REGRESSION:
-            fix = "Write validation_accuracy, a count that one record moves by at most 1."
+            fix = "Write validation_accuracy, whose count of right answers moves by at most 1 with one record."
         yield GateFinding("metric-not-protectable", "search.metric.name", rule, fix)
     try:
         size = public_validation_size(experiment.dataset_request())

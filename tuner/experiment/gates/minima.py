@@ -27,7 +27,8 @@ def convex(draft: Draft) -> Iterator[GateFinding]:
     for name, domain in () if draft.space is None else draft.space.parameters:
         if name == "weight_decay" and min(value for value in domain.grid(2) if is_number(value)) < LEAST_WEIGHT_DECAY:
             rule = (
-                f"weight_decay must be at least {LEAST_WEIGHT_DECAY:g}, or one record moves the minimum without limit"
+                f"weight_decay must be at least {LEAST_WEIGHT_DECAY:g}, because it limits how far one record moves the "
+                "minimum"
             )
             yield GateFinding("convex-not-strong", "search.space.weight_decay", rule, "Write for example 0.01.")
 
@@ -54,19 +55,28 @@ def proved(draft: Draft) -> Iterator[GateFinding]:
         return
     trainable, search, method = experiment.trainable, experiment.search, experiment.trainable.method
     refused = {
-        "trainable.task": (trainable.task != CLASSIFICATION, "its bound is that of a softmax"),
-        "trainable.start": (trainable.start is not None, "the minimum does not depend on a start"),
-        "trainable.freeze": (bool(trainable.freeze), "its minimum is over all weights"),
-        "privacy.unit": (experiment.privacy.unit != "record", "a user's records would move the minimum by more"),
-        "privacy.accounting": (experiment.is_auto, "auto compares ways to search with private steps"),
-        "search.public": (search.public is not None, "the number of records, by which it divides, would differ"),
+        "trainable.task": (trainable.task != CLASSIFICATION, "its bound is proved for the softmax loss only"),
+        "trainable.start": (trainable.start is not None, "the minimum does not depend on initial weights"),
+        "trainable.freeze": (bool(trainable.freeze), "the minimum is over all weights, so none can be frozen"),
+        "privacy.unit": (
+            experiment.privacy.unit != "record",
+            "a user's records move the minimum further than one record",
+        ),
+        "privacy.accounting": (experiment.is_auto, "auto compares only searches with private steps"),
+        "search.public": (
+            search.public is not None,
+            "the number of records, by which it divides, differs",
+        ),
         "search.full_runs": (search.full_runs is not None, "a run of one step has no rungs"),
         "search.commit": (search.commit is not None, "a run of one step has no shorter run"),
-        "search.sampler": (canonical_sampler(search.sampler.name) == "surrogate", "the prior knows private steps only"),
+        "search.sampler": (
+            canonical_sampler(search.sampler.name) == "surrogate",
+            "the prior of the surrogate covers only private steps",
+        ),
     }
     for key, (found, why) in refused.items():
         if found:
-            yield GateFinding("convex-unsupported", key, f"{method} does not have this: {why}", "Remove the key.")
+            yield GateFinding("convex-unsupported", key, f"{method} does not support this: {why}", "Remove the key.")
 
 
 MINIMA_GATES: tuple[Gate, ...] = (convex, one_step, proved)

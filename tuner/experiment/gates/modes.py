@@ -39,7 +39,7 @@ def sealed_search(draft: Draft) -> Iterator[GateFinding]:
     sampler, pruner = canonical_sampler(search.sampler.name), canonical_pruner(search.pruner.name)
     if sampler is not None and sampler not in SELECTION.samplers:
         how = "goes through a list" if sampler == "grid" else "depends on the scores"
-        rule = f"a sealed search needs independently drawn candidates, but the sampler {search.sampler.name} {how}"
+        rule = f"a sealed search needs independently drawn configurations, but the sampler {search.sampler.name} {how}"
         fix = "Write random or bounded. The bounded sampler makes limited use of scores; `tune plan` shows its price."
         yield GateFinding("sealed-follows-scores", "search.sampler", rule, fix, search.sampler.name)
     if pruner is not None and pruner not in SELECTION.pruners:
@@ -65,7 +65,7 @@ def runs(draft: Draft) -> Iterator[GateFinding]:
     law = privacy.runs.law
     if draft.mode is not SELECTION:
         if not draft.experiment.is_auto and privacy.runs != type(privacy.runs)():
-            rule = f"runs needs `accounting: selection`, but the accounting is {privacy.accounting}"
+            rule = f"`privacy.runs` needs `accounting: selection`, but the accounting is {privacy.accounting}"
             fix = "Remove the key, or write `accounting: selection`."
             yield GateFinding("runs-without-selection", "privacy.runs", rule, fix)
         return
@@ -75,7 +75,7 @@ def runs(draft: Draft) -> Iterator[GateFinding]:
         )
         return
     if law == "poisson" and canonical_sampler(search.sampler.name) == "bounded":
-        rule = "poisson cannot be combined with the bounded sampler, because the price of this combination is unproved"
+        rule = "poisson cannot be combined with the bounded sampler, because no ε is proved for this combination"
         yield GateFinding("run-law-unproved", "privacy.runs.law", rule, "Write geometric, or `sampler: random`.")
         return
     try:
@@ -111,8 +111,8 @@ def public(draft: Draft) -> Iterator[GateFinding]:
         sampler = draft.experiment.search.sampler.name
         if draft.mode is not COMPOSITION or canonical_sampler(sampler) != "surrogate":
             rule = (
-                "public data need `accounting: public`, or an open search whose sampler is the surrogate, but the "
-                f"accounting is {privacy.accounting} and the sampler is {sampler}"
+                "public data need `accounting: public`, or `accounting: composition` with `sampler: surrogate`, but "
+                f"the accounting is {privacy.accounting} and the sampler is {sampler}"
             )
             fix = "Write `accounting: public` or `sampler: surrogate`, or remove the key."
             yield GateFinding("public-data-unused", "search.public", rule, fix, declared.name)
@@ -123,14 +123,14 @@ def public(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("public-data-missing", "search.public", rule, fix, "nothing")
         return
     elif declared.trials is not None:
-        rule = "with `accounting: public`, all trials are on the public records, so `search.trials` is their number"
+        rule = "with `accounting: public`, all trials run on the public records, and `search.trials` is their number"
         fix = "Remove the key, and write `search.trials`."
         yield GateFinding("public-trials-given-twice", "search.public.trials", rule, fix, str(declared.trials))
     if not privacy.private:
-        rule = "a search on public data must be private, because it ends on private records"
+        rule = "a search with public data must be private, because its last part trains on private records"
         yield GateFinding("mode-needs-private", "privacy.private", rule, "Write true, or `accounting: composition`.")
     if privacy.unit == "user":
-        rule = "a search on public data cannot protect users, because its trials average over records, not users"
+        rule = "a search with public data cannot protect users, because trials on public data average over records"
         yield GateFinding("public-with-users", "privacy.unit", rule, "Write `unit: record`, or another accounting.")
     yield from _public_records(draft, declared)
 

@@ -13,7 +13,7 @@ _EPSILONS = (1e-6, 1e6)
 _ACCOUNTANTS = {
     "gdp": "the GDP accountant returns values of ε that are too small, for example 0.271 instead of 0.347",
     "rdp": "RDP gives a larger ε than pld, and only `privacy.cap: fixed_order` uses RDP",
-    "prv": "the PRV accountant needs 7 GB at 1.1 million steps, and its rounding error has no known bound",
+    "prv": "the PRV accountant needs 7 GB of memory for 1.1 million steps, and its rounding error has no known bound",
 }
 
 

@@ -30,7 +30,7 @@ def on_release(draft: Draft) -> Iterator[GateFinding]:
     if mode is not (draft.mode if draft.mode.on_release else None):
         mine = [name for name in METHODS if _mode_of(name) is draft.mode]
         rule = (
-            f"{method} trains by private steps, which `accounting: {draft.mode.name}` does not have"
+            f"{method} trains with private steps, but `accounting: {draft.mode.name}` has none"
             if mode is None
             else f"{method} trains on {_RELEASES[mode.name]}, which needs `accounting: {mode.name}`"
         )
@@ -40,7 +40,7 @@ def on_release(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("release-method", "trainable.method", rule, fix)
     for each, unset in ((RELEASE, privacy.release == ReleaseSection()), (VOTES, privacy.votes == VotesSection())):
         if draft.mode is not each and not unset:
-            rule = f"{each.name} needs `accounting: {each.name}`, but the accounting is {privacy.accounting}"
+            rule = f"this section needs `accounting: {each.name}`, but the accounting is {privacy.accounting}"
             fix = f"Remove the key, or write `accounting: {each.name}`."
             yield GateFinding("release-unused", f"privacy.{each.name}", rule, fix)
 
@@ -52,20 +52,20 @@ def votes(draft: Draft) -> Iterator[GateFinding]:
     known = DATASETS.get(name)
     voted = known is not None and known.teachers is not None
     if draft.mode is VOTES and not voted:
-        rule = f"teachers voted on no input of {name}"
+        rule = f"`accounting: votes` needs votes of teachers, but {name} has none"
         having = ", ".join(each for each, about in DATASETS.items() if about.teachers is not None)
         yield GateFinding("votes-without", "dataset.name", rule, f"Write `name: {having}`, or another accounting.")
     if draft.mode is not VOTES and voted:
-        rule = f"the records of {name} are public, and only its votes are private"
+        rule = f"the records of {name} are public, and only its votes are private, so the accounting must be votes"
         yield GateFinding("votes-without", "privacy.accounting", rule, "Write `accounting: votes`.")
     if draft.mode is VOTES and not privacy.private:
         rule = "voted labels are charged, so the search must be private"
         yield GateFinding("mode-needs-private", "privacy.private", rule, "Write true.")
     if draft.mode is VOTES and privacy.noise_multiplier != "auto":
-        rule = "the noise of voted labels follows from epsilon, delta, queries, answers and threshold_share"
+        rule = "must be auto, because epsilon, delta, queries, answers and threshold_share decide the noise of votes"
         yield GateFinding("release-noise", "privacy.noise_multiplier", rule, "Remove the key.")
     if draft.mode is VOTES and known is not None and not privacy.delta < 1 / _records(known):
-        rule = f"delta must be below 1/n for the n = {_records(known)} records of the teachers"
+        rule = f"must be below 1/n, where n = {_records(known)} is the number of records of the teachers"
         yield GateFinding("delta-too-large", "privacy.delta", rule, f"Write at most {_records(known) ** -1.1:.1g}.")
 
 
@@ -88,14 +88,14 @@ def guarantee(draft: Draft) -> Iterator[GateFinding]:
     if draft.mode is not RELEASE:
         return
     if privacy.private and privacy.release.guarantee == "published":
-        rule = "the theorem of the input perturbation paper is false, so its noise guarantees nothing"
+        rule = "the theorem of the input perturbation paper is false, so the noise of the paper guarantees nothing"
         fix = "Write `guarantee: rigorous`, or `private: false` to study the paper. See docs/methods.md."
         yield GateFinding("release-published", "privacy.release.guarantee", rule, fix)
     if not privacy.private and privacy.release.guarantee == "rigorous":
         rule = "a rigorous release is charged, so the search must be private"
         yield GateFinding("mode-needs-private", "privacy.private", rule, "Write true, or `guarantee: published`.")
     if privacy.noise_multiplier != "auto":
-        rule = "the noise of a release follows from epsilon, delta, clip and label_share"
+        rule = "must be auto, because epsilon, delta, clip and label_share decide the noise of a release"
         yield GateFinding("release-noise", "privacy.noise_multiplier", rule, "Remove the key.")
 
 
@@ -106,28 +106,28 @@ def what_a_release_lacks(draft: Draft) -> Iterator[GateFinding]:
     if not draft.mode.on_release:
         return
     if experiment.privacy.unit != "record":
-        rule = "a release protects one record, but a user may have several"
+        rule = "a release protects single records, but a user may have several records"
         yield GateFinding("release-unit", "privacy.unit", rule, "Write `unit: record`, or another accounting.")
     if experiment.dataset.validation.protected:
         rule = "a search on a release costs nothing, but protected scores would be charged one by one"
         fix = "Write `protected: false` (then the guarantee does not cover the scores)."
         yield GateFinding("release-scores", "dataset.validation.protected", rule, fix)
     if experiment.dataset.block is not None:
-        rule = "a release of a table by blocks is not supported"
+        rule = "a release covers a whole table, so blocks are not supported"
         yield GateFinding("release-blocks", "dataset.block", rule, "Remove the key, or use another accounting.")
     for key, value in (("commit", experiment.search.commit), ("full_runs", experiment.search.full_runs)):
         if value is not None:
             rule = f"{key} divides the budget among runs, but trials on a release cost nothing"
             yield GateFinding("release-steps", f"search.{key}", rule, "Remove the key.")
     for name, (_, path) in draft.priced.items():
-        rule = f"{name} is set once for all trials on a release"
+        rule = f"{name} must have one value for all trials on a release"
         yield GateFinding("release-steps", path, rule, "Write one number in the section trainable.")
     for name, domain in () if draft.space is None else draft.space.parameters:
         if name == "schedule" and GEN in domain.grid(1):
-            rule = "the schedule gen probes the loss of private batches, and a release has none"
+            rule = "the schedule gen probes the loss of private batches, but training on a release has none"
             yield GateFinding("release-steps", "search.space.schedule", rule, "Write another schedule.")
         if name in _UNUSED and name in experiment.search.space and not isinstance(domain, Fixed):
-            rule = f"{name} belongs to private steps and has no effect on a release"
+            rule = f"{name} has an effect only on private steps, but training on a release has none"
             yield GateFinding("release-steps", f"search.space.{name}", rule, "Remove the key.")
 
 

@@ -144,7 +144,7 @@ def promotion(draft: Draft) -> Iterator[GateFinding]:
             yield GateFinding(
                 "promotion-needs-rungs",
                 ("search", "space", key),
-                "a promoted parameter needs at least one rung per level, because each level begins at its own rung",
+                "a parameter with `promote` needs a rung for each level, because each level begins at its own rung",
                 f"Write `search.rungs: {len(levels)}` or more, or write fewer levels.",
                 f"{len(levels)} levels and {reports} rung{'' if reports == 1 else 's'}",
             )
@@ -162,14 +162,14 @@ def full_runs(draft: Draft) -> Iterator[GateFinding]:
         return
     if draft.mode.runs_hidden:
         rule = (
-            "a sealed search makes complete, independent runs, but with full_runs the scores decide how far a run goes"
+            "a sealed search needs complete, independent runs, but with full_runs the scores decide how long runs are"
         )
         yield GateFinding("full-runs-needs-composition", key, rule, remove)
     elif draft.mode is not COMPOSITION:
-        rule = "a search on public records charges nothing, so there are no steps to plan for"
+        rule = "trials of this accounting are not charged one by one, so `full_runs` has no budget to plan"
         yield GateFinding("full-runs-needs-composition", key, rule, remove)
     elif not draft.experiment.privacy.private:
-        rule = "a search that is not private charges nothing, so there are no steps to plan for"
+        rule = "a search that is not private charges nothing, so `full_runs` has no budget to plan"
         yield GateFinding("full-runs-needs-composition", key, rule, "Remove the key, or write `private: true`.")
     elif search.full_runs != "auto" and search.full_runs > search.trials:
         rule = f"must be at most `search.trials` = {search.trials}, because no trial trains for more than one whole run"

@@ -84,14 +84,14 @@ def start(draft: Draft) -> Iterator[GateFinding]:
     """
     trainable = draft.experiment.trainable
     if draft.mode.on_release:
-        rule = "`accounting: release` has no public weights, because the card of a release cannot name them"
+        rule = "training on a release cannot use public weights, because the card of a release cannot name them"
         for key, value in (("start", trainable.start), ("freeze", trainable.freeze)):
             if value:
                 yield GateFinding("start-with-release", f"trainable.{key}", rule, "Remove the key.")
     named = trainable.start
     if named is not None and not named.public:
-        rule = "must be true, because the claim does not cover what the weights know of the records already"
-        fix = "Write public: true if no record of this search was used for the weights; otherwise leave `start` out."
+        rule = "must be true, because the claim does not cover what the weights already contain about the records"
+        fix = "Write public: true only if no record of this search was used for the weights. Else leave `start` out."
         yield GateFinding("start-not-declared", "trainable.start.public", rule, fix)
 
 
@@ -100,13 +100,13 @@ def workers(draft: Draft) -> Iterator[GateFinding]:
     """Refuse several workers for a method without batches, and a worker with a GPU and a part of another."""
     resources, kind = draft.experiment.resources, METHODS.get(draft.method or "")
     if resources.workers_per_trial > 1 and kind is not None and (kind.on_release or kind.at_once):
-        rule = f"must be 1 for {draft.method}, because the workers of a trial share its batches, and it has none"
+        rule = f"must be 1, because the workers of a trial share its batches, and {draft.method} has no batches"
         fix = "To run more trials at once, raise concurrent_trials instead."
         yield GateFinding("workers-unsupported", "resources.workers_per_trial", rule, fix)
     each = resources.gpus_per_trial / resources.workers_per_trial
     if not each.is_integer() and (each > 1 or resources.workers_per_trial > 1):
-        rule = f"gives each worker {each:g} GPUs, but only the one worker of a trial may have a part of one GPU"
-        fix = "Write a number of GPUs for each worker, such as 1, or a fraction below 1 for one worker."
+        rule = f"gives each worker {each:g} GPUs, but only the one worker of a trial can have a part of one GPU"
+        fix = "Write a multiple of workers_per_trial, or with one worker a fraction below 1."
         yield GateFinding("gpus-not-whole", "resources.gpus_per_trial", rule, fix)
 
 

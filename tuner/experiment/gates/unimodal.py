@@ -65,7 +65,7 @@ def parameter(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("unimodal-conditional", "search.space", rule, fix, f"{name} declared unimodal")
     if space.unimodal:
         if not declared.unimodal and (denied := _denied(draft.experiment)):
-            rule = f"the unimodal {kind} needs a unimodal parameter, but its default, {denied}, has `unimodal: false`"
+            rule = f"the unimodal {kind} needs a unimodal parameter, but the usual one, {denied}, has `unimodal: false`"
             fix = "Write `unimodal: true` in the domain of another parameter, or use another sampler and pruner."
             yield GateFinding("unimodal-denied", ("search", "space", denied), rule, fix, "unimodal: false")
         return
