@@ -337,7 +337,7 @@ class MLflowRecorder:
             return about
         return (
             f"{about}\n\n`epsilon_trial` is the ε of this trial's own steps, and `epsilon_search` is that of all steps "
-            "so far. Both are odometer readings, not guarantees."
+            "so far. Both are estimates, not guarantees."
         )
 
     def _budget_note(self) -> str:
@@ -349,7 +349,7 @@ class MLflowRecorder:
         steps = "" if view.step_cap is None else f"The search may take {view.step_cap} steps in all. "
         return (
             f"**Privacy budget.** {budget_sentence(view, unit=self._sweep.unit)} {steps}"
-            "The metric `epsilon_spent` is the odometer: the ε of the steps charged so far, rounded up by at most "
+            "The metric `epsilon_spent` is an estimate: the ε of the steps charged so far, rounded up by at most "
             "about 3 % until the sweep ends.\n\n"
             "Times are accurate to the minute only, so short durations mean nothing. Exact durations would reveal how "
             "many records were sampled."

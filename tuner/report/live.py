@@ -351,7 +351,7 @@ def _name(trial: TrialRow | TrialView) -> str:
 
 
 def _budget_row(name: str, budget: BudgetView, bar: int) -> Text:
-    numbers = f"  ε spent {format_value(budget.epsilon_spent)} (odometer), cap {amount(budget.epsilon_cap)}"
+    numbers = f"  ε spent {format_value(budget.epsilon_spent)} (estimate), cap {amount(budget.epsilon_cap)}"
     return Text(f"{name:<8}", "bold") + budget_bar(budget, width=bar) + Text(numbers)
 
 

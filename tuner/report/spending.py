@@ -76,13 +76,13 @@ class Spending:
             said[0] += f" If the same {trials} had all run to their ends, they would have taken {whole}."
         if self.with_epsilon and self.cap is not None and self.delta is not None:
             said.append(
-                "“Spent so far” is an estimate for information (the odometer). The guarantee is the cap: "
+                "“Spent so far” is an estimate for information. The guarantee is the cap: "
                 f"ε = {amount(self.cap)} at δ = {amount(self.delta)}."
             )
             if saved and last.whole_epsilon is not None and last.whole_epsilon > self.cap:
                 said.append("If all trials had run to their end, they would not have fit under the cap.")
         if self.twice:
-            more = "" if self.twice_epsilon is None else f" (ε {format_value(self.twice_epsilon)} by the odometer)"
+            more = "" if self.twice_epsilon is None else f" (ε {format_value(self.twice_epsilon)})"
             said.append(
                 f"{plural(self.twice, 'step')} {'was' if self.twice == 1 else 'were'} paid twice{more}: a worker "
                 "or the driver was lost, and its trial repeated the steps since its last checkpoint."

@@ -59,9 +59,9 @@ def plural(number: int, what: str) -> str:
 
 
 def budget_line(budget: BudgetView) -> str:
-    """Return the parts of the budget as text. The spent ε is labelled as an odometer reading."""
+    """Return the parts of the budget as text. The spent ε is labelled as an estimate."""
     scores = "" if budget.validation is None else f"; protected scores: {_parts(budget.validation, 'score')}"
-    return f"{_parts(budget, 'step')}; ε spent so far (odometer) {format_value(budget.epsilon_spent)}{scores}"
+    return f"{_parts(budget, 'step')}; ε spent so far (estimate) {format_value(budget.epsilon_spent)}{scores}"
 
 
 def _parts(budget: BudgetView, what: str) -> str:

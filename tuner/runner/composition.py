@@ -289,7 +289,7 @@ def _with_kept_budget(stop: Stop, budget: SearchBudget | None) -> Stop:
     view = budget.view()
     kept = f"{view.left:.0%} of the budget" if view.left_steps is None else plural(view.left_steps, "step")
     many = "are" if view.left_steps is not None and view.left_steps != 1 else "is"
-    spent = f"ε spent so far (odometer) {view.epsilon_spent:.4g} of at most {view.epsilon_cap:g}"
+    spent = f"ε spent so far (estimate) {view.epsilon_spent:.4g} of at most {view.epsilon_cap:g}"
     return replace(stop, detail=f"{stop.detail}; {kept} {many} not spent ({spent})")
 
 

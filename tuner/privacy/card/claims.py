@@ -210,9 +210,7 @@ def budget_sentence(budget: BudgetView, *, mode: Mode = COMPOSITION, unit: str =
         budget.epsilon_cap, budget.delta, mode=mode, unit=unit, protected=budget.validation is not None
     )
     # A search with hidden runs has no odometer, because it is charged as a whole when it begins.
-    return (
-        words if mode.runs_hidden or mode.on_release else f"{words} The ε spent so far (odometer) is not a guarantee."
-    )
+    return words if mode.runs_hidden or mode.on_release else f"{words} The ε spent so far is not a guarantee."
 
 
 def guarantee_words(

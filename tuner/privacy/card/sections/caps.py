@@ -111,7 +111,7 @@ def _spent(subject: Subject) -> dict[str, Any]:
     odometer = read_search(found)
     leased = sorted(found.training.leased.items())
     return {
-        "label": "ODOMETER (an estimate), not a guarantee, because scores decided how many steps were taken; "
+        "label": "ESTIMATE, not a guarantee, because scores decided how many steps were taken; "
         f"{LABEL.rpartition(': ')[2]}",
         "leased_steps": found.leased_steps,
         "trials": len(found.trials),

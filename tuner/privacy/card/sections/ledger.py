@@ -30,7 +30,7 @@ def _budget(subject: Subject) -> dict[str, Any]:
         "committed_by_user": {"epsilon": by_user[0], "delta": by_user[1]},
         "label": "committed is the sum of the searches' caps. This sum is a guarantee for all searches together, but "
         "only for records that every search used for training or for protected validation, because no guarantee covers "
-        "scores without noise. Spent is an ODOMETER (an estimate), not a guarantee",
+        "scores without noise. Spent is an ESTIMATE, not a guarantee",
         "epsilon_spent": spent.epsilon,
         "odometer_delta": spent.delta,
         "other_searches": [
