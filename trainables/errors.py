@@ -5,7 +5,7 @@ TrainableError
 ├── DatasetError          a data set is unknown, missing or does not match its checksum
 ├── GateError             the request would break the privacy guarantee
 ├── InfrastructureError   the machine or the model failed on PUBLIC inputs, whatever the records are
-└── WalledError           something failed behind the wall, which says no more
+└── WalledError           work on the records failed; the cause is only in the operator's log
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ EXPLANATIONS: dict[str, str] = {
         "last layer one output for each class."
     ),
     "model-output-not-finite": (
-        "The model returned NaN or infinity for ordinary inputs. Look for a division by zero, the logarithm of a "
-        "negative number, or weights that are too large."
+        "The model returned NaN or infinity for inputs between 0 and 1. Look for a division by zero, the logarithm of "
+        "a negative number, or weights that are too large."
     ),
     "model-not-trainable": "A model needs at least one parameter that requires a gradient.",
     "start-not-declared": (
@@ -262,7 +262,8 @@ EXPLANATIONS: dict[str, str] = {
         "Choose another `search.metric`."
     ),
     "task-mismatch": (
-        "The task of the training must fit the labels of the data set. Write the task that the message names."
+        "The task of the training must fit the labels of the data set. Write `task: regression` if the labels are "
+        "numbers, and `task: classification` if they are classes."
     ),
     "task-of-users": (
         "A regression can protect records, but not users. A user with few records would need a mark for each missing "
@@ -295,7 +296,7 @@ EXPLANATIONS: dict[str, str] = {
         "A loss landscape needs a model with a weight of two or more dimensions that is not zero everywhere."
     ),
 }
-"""Error code → its meaning, the reason, and the fix, in one to three sentences. All of these are bad input."""
+"""Error code → its meaning, the reason, and the fix, in a few sentences. All of these are bad input."""
 
 FAILURES: dict[str, str] = {
     "machine-failed": (
@@ -339,7 +340,7 @@ FAILURES: dict[str, str] = {
         "resume the sweep, or let the sweep continue with other trials."
     ),
 }
-"""The same for failures that are no bad input: those of the infrastructure, and those behind the wall."""
+"""Error code → its explanation, for failures that are not bad input: of the infrastructure, or of work on records."""
 
 
 class TrainableError(Exception):
@@ -386,13 +387,13 @@ class GateError(TrainableError):
 class InfrastructureError(TrainableError):
     """A failure of the machine, or of the model on PUBLIC inputs.
 
-    It is raised only where no record was touched, so it is the same with and without any record, and may be shown.
+    It is raised only where no record was touched. It is the same with and without any record, so it may be shown.
     """
 
     exit_code = 1
 
 
 class WalledError(TrainableError):
-    """An error behind the wall (`trainables.wall`). It has the same words for every cause, and no history."""
+    """An error in work on the records (`trainables.wall`). Its words are the same for every cause, and name none."""
 
     exit_code = 1

@@ -93,7 +93,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledgers. The caps of one ledger do not limit searches in the other. Remove the key `ledger` or the "
         "environment variable.",
         "ledger-variable-invalid": "The value of the environment variable DP_TUNER_LEDGER is not the address of a "
-        "ledger.",
+        "ledger. Write sqlite:///FILE or postgresql://user@host/database.",
         "dataset-without-users": "The data set does not say which user each record belongs to, so a search on it "
         "cannot protect users. Write `privacy.unit: record`, or use a data set with users.",
         "public-size-known": "The public size of a shipped data set is already known, and so is its number of users. "
@@ -134,13 +134,13 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "adjacency-unsupported": "The only supported adjacency is to add or remove one record (or one user).",
         "noise-zero": "Without noise there is no privacy. A study without noise needs `private: false`.",
         "noise-given-twice": "The noise multiplier is both in `privacy` and in `search.space`. Remove one of the two.",
-        "option-unknown": "The sampler or pruner has no such option.",
+        "option-unknown": "The sampler or pruner has no such option. Correct or remove the option.",
         "option-missing": "The pruner lacks a required option. The message names the option.",
         "nothing-searched": "Several trials with the same configuration waste the budget. Give `search.space` a "
         "parameter with several values, or run one trial.",
         "metric-unknown": "No metric has this name. Check the spelling.",
         "metric-not-validation": "A search may use validation scores only. The test set is scored once, at export. "
-        "Scores on training records would reveal facts about them.",
+        "Scores on training records would reveal facts about these records.",
         "metric-direction": "An accuracy or AUC must be maximised, and a loss or perplexity must be minimised.",
         "full-runs-above-trials": "`search.full_runs` gives the total number of steps of all trials, counted in whole "
         "runs. Write at most `search.trials`, or auto.",
@@ -219,7 +219,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "study-direction": "The stored study maximises its score but the experiment minimises it, or the reverse. "
         "Start a new sweep with another name.",
         "study-settings-invalid": "The numbers of trials, steps and rungs contradict each other, or the mode is not "
-        "`max` or `min`.",
+        "`max` or `min`. Correct the setting that the message names.",
         "unimodal-parameter-missing": "Unimodal search needs a searched range along which the score has a single "
         "maximum. Add `unimodal: true` to one range, or search the smoothing radius.",
     },

@@ -81,8 +81,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger-entry-unreadable": "An entry of the ledger cannot be read. Upgrade dp-tuner if a newer version wrote "
         "the entry. Otherwise restore the ledger from a complete backup.",
         "ledger-entry-not-allowed": "An entry breaks a rule of the ledger. Restore the ledger from a complete backup.",
-        "ledger-price-too-low": "An entry records a lower price than the accountant computes. Restore the ledger from "
-        "a backup.",
+        "ledger-price-too-low": "An entry records a lower privacy cost than the accountant computes. Restore the "
+        "ledger from a backup.",
         "ledger-claim-too-low": "The cap of a search allows steps that cost more than the (ε, δ) that the search "
         "claims. Restore the ledger from a backup.",
         "card-format": "Another version of dp-tuner wrote this card. Verify it with that version.",
@@ -111,8 +111,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "division-missing": "A search that protects users must say which records belong to which user: by (record, "
         "user) pairs, or by a user key. A reopened search must give the same pairs or the same key as before.",
         "ledger-driver-missing": 'A PostgreSQL ledger needs psycopg. Run pip install "dp-tuner[postgres]".',
-        "ledger-url": "A ledger is an SQLite file (sqlite:///FILE) or a PostgreSQL database "
-        "(postgresql://user@host/database).",
+        "ledger-url": "The address of a ledger must be that of an SQLite file (sqlite:///FILE) or a PostgreSQL "
+        "database (postgresql://user@host/database).",
         "ledger-folder-missing": "The path of a ledger must be in a folder that exists. A mistyped path would "
         "otherwise start a new ledger, which does not have the earlier searches.",
         "ledger-url-password": "The ledger's URL is stored in every sweep and shown in MLflow, so it may not contain a "
@@ -121,8 +121,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "records. Choose a batch size of at least 1 and at most that number.",
         "noise-out-of-range": "A noise multiplier must be finite and above 0. `auto` chooses the smallest one that "
         "fits the budget.",
-        "epsilon-out-of-range": "ε must be a finite number above 0. NaN is refused, because libraries may turn it "
-        "into ε = 0.",
+        "epsilon-out-of-range": "ε must be a finite number above 0.",
         "delta-out-of-range": "δ must be above 0 and below 1. It should be less than 1/n for n records.",
         "count-out-of-range": "The value must be a whole number. It must not be below the minimum in the message.",
         "order-out-of-range": "The accountant is tested for Rényi orders from 1.05 to 1024. Other orders are refused.",
@@ -153,11 +152,11 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "mechanism-not-named": "This search allows several pairs of sample rate and noise multiplier, so each trial "
         "must name its own pair.",
         "score-sampled": "A protected score is computed from all validation records, so its sample rate must be 1.",
-        "validation-claim-too-large": "The ε and δ of validation records may not exceed those of the whole search.",
-        "ledger-name-invalid": "A name in the ledger must have 1 to 200 printable characters. Only the block of a "
-        "growing table of your own has a `/` in its name: TABLE/BLOCK.",
-        "renyi-order-invalid": "The Rényi order must be above 1, and ε and half of δ must allow at least one step at "
-        "this order. `auto` chooses the order that allows the most steps.",
+        "validation-claim-too-large": "The ε and δ of validation records must be at most those of the whole search.",
+        "ledger-name-invalid": "A name in the ledger must have 1 to 200 printable characters. Only a block of your "
+        "own table may have a `/` in its name: TABLE/BLOCK.",
+        "renyi-order-invalid": "The Rényi order must be above 1. With this order, ε and half of δ must allow at least "
+        "one step. `auto` chooses the order that allows the most steps.",
         "hash-invalid": "A card is identified in the ledger by its SHA-256 hash, which has 64 hexadecimal digits.",
         "not-plain-json": "Ledgers and cards may contain plain JSON only: text, whole numbers, finite floats, lists "
         "and mappings.",
@@ -178,8 +177,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "the conversion to (ε, δ) costs more than ε. Raise ε or δ.",
         "mechanism-not-allowed": "A trial may use only the sample rates and noise multipliers that the cap of its "
         "search allows. The search's claim covers no other values.",
-        "not-reserved": "A trial can charge only steps that it has reserved. To repeat steps, it must reserve them "
-        "again.",
+        "not-reserved": "Only steps that a trial has reserved can be charged. To repeat steps, the trial must reserve "
+        "them again.",
         "cap-exceeded": "The charged, reserved and newly requested steps together exceed the cap of the search. "
         "Nothing was charged.",
         "unit-differs": "All searches on a data set must protect the same unit, because claims for records and claims "

@@ -62,7 +62,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "records-being-sent": "Another process is uploading the records of this sweep to MLflow. Wait until it ends.",
         "tracking-unavailable": "MLflow does not accept the records of the sweep. They remain on the disk. Start the "
         "MLflow server, then run `tune sync`.",
-        "artifact-missing": "A recorded file was deleted before its upload to MLflow. The other records are uploaded.",
+        "artifact-missing": "A file of the sweep was deleted before its upload to MLflow. The other records are "
+        "uploaded.",
     },
     2: {
         "usage": "The command, an option or a value is unknown or missing. See `tune --help` or `tune COMMAND --help`.",
