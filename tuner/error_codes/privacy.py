@@ -104,8 +104,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "cap-below-committed": "The claims of the existing searches on the data set already exceed the new cap, so no "
         "new search could start. These claims remain. Add --yes to set the cap anyway.",
         "share-not-found": "The user has no share to revoke. Check the names of the user and of the data set.",
-        "release-invalid": "A number of the release is not finite or not above 0, there are fewer than two classes, "
-        "or no noise gives the requested ε. Correct `privacy.release`, `privacy.epsilon` or `privacy.delta`.",
+        "release-invalid": "A number of the release is not allowed, or no noise gives the requested ε. Correct "
+        "`privacy.release`, `privacy.epsilon` or `privacy.delta`.",
         "votes-invalid": "A number in `privacy.votes` is not allowed, or no noise gives the requested ε. Correct "
         "`privacy.votes`, `privacy.epsilon` or `privacy.delta`.",
         "division-missing": "A search that protects users must say which records belong to which user: by (record, "
