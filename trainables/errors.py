@@ -5,7 +5,7 @@ TrainableError
 ├── DatasetError          a data set is unknown, missing or does not match its checksum
 ├── GateError             the request would break the privacy guarantee
 ├── InfrastructureError   the machine or the model failed on PUBLIC inputs, whatever the records are
-└── WalledError           something failed behind the wall, which says no more
+└── WalledError           work on the records failed; the cause is only in the operator's log
 """
 
 from __future__ import annotations
@@ -25,74 +25,101 @@ __all__ = [
 
 EXPLANATIONS: dict[str, str] = {
     # releases
-    "release-unreadable": "The charged release cannot be read, or is not the one that was charged. Restore the file "
-    "from a copy, or start a new search, which draws and charges a new release.",
-    "convex-not-strong": "A minimum can be perturbed only if an L2 term bounds how far one record moves it. Write a "
-    "`weight_decay` above 0.",
-    "convex-tolerance": "The solver of a perturbed minimum works in double precision. Ask for a larger tolerance.",
+    "release-unreadable": (
+        "The file of the charged release (noisy copy of the records, or voted labels) cannot be read, or was changed. "
+        "Restore the file from a copy. A new search draws and charges a new release."
+    ),
+    "convex-not-strong": (
+        "Without an L2 term, one record can move the minimum of the loss without limit. Write a `weight_decay` above "
+        "0, for example 0.01."
+    ),
+    "convex-tolerance": (
+        "The solver of output and objective perturbation works in double precision, which cannot reach this tolerance. "
+        "Ask for a larger tolerance."
+    ),
     "convex-unsupported": (
-        "Output and objective perturbation are proved for records of a classification, logistic regression from a "
-        "public start, and open or sealed searches of whole runs. Remove the key that the message names."
+        "The proofs of output and objective perturbation do not cover this setting, or the setting has no effect with "
+        "these methods. Remove the key that the message names."
     ),
     "convex-one-step": (
-        "A perturbed minimum is one step on all records. Write `epochs: 1` and the public number of training records "
-        "as `batch_size`."
+        "Output and objective perturbation take one step on all records. Write `epochs: 1` and the public number of "
+        "training records as `batch_size`."
     ),
-    "model-not-convex": "The loss of a network is not convex, so one record may move its minimum without limit.",
-    "gain-not-linear": "The gain multiplies the weights of a linear first layer. Write `feature_gain: 1`.",
-    "release-damaged": "The stored release has another form than dp-tuner writes. Start a new search.",
-    "release-empty": "No query passed the threshold, so a student has no label. Lower `privacy.votes.threshold` or "
-    "raise `privacy.epsilon`. A new search draws and charges new labels.",
-    "votes-missing": "Teachers voted on no input of this data set. Name a data set with votes.",
-    "votes-damaged": "Each row of a file of votes has one vote of each teacher, whose public number the data set "
-    "states. Correct the file.",
-    "method-not-on-release": "A training on a release needs a method for releases and the file of one. Please report "
-    "this as a bug.",
+    "model-not-convex": (
+        "Output and objective perturbation need a convex loss. With a network, one record may move the minimum of the "
+        "loss without limit. Use logistic_regression, or a method with private steps."
+    ),
+    "gain-not-linear": (
+        "`feature_gain` multiplies the weights of the first layer, which must be linear. Write `feature_gain: 1`, or "
+        "use a model with a linear first layer."
+    ),
+    "release-damaged": (
+        "The file of the stored release does not have the form that dp-tuner writes. Start a new search, which charges "
+        "a new release."
+    ),
+    "release-empty": (
+        "No input got enough votes to pass the threshold, so there is no label to train on. Lower "
+        "`privacy.votes.threshold` or raise `privacy.epsilon`. A new search draws and charges new labels."
+    ),
+    "votes-missing": "This data set has no votes of teachers. Use a data set with votes, such as mnist_votes.",
+    "votes-damaged": (
+        "Each row of the file of votes must be whole numbers that add up to the public number of teachers. Correct the "
+        "file."
+    ),
+    "method-not-on-release": (
+        "This training needs a method that trains on a release, and the file of a release. Please report this as a bug."
+    ),
     "rank-draws": "Only the first worker of a trial draws batches and noise. Please report this as a bug.",
     "workers-not-shared": (
-        "The workers of a trial share its batches. A method without batches trains in one process: write "
-        "`resources.workers_per_trial: 1`."
+        "The workers of a trial share its batches, but this method has no batches. Write `resources.workers_per_trial: "
+        "1`."
     ),
     # hyper-parameters; the explanations of other codes are in search_spaces.errors
     "method-unknown": "There is no training method of this name. Check the spelling. The message suggests a name.",
     "method-not-importable": (
-        "Your own method is a function package.module:function that every worker can import. Check the name and the "
-        "Python path."
+        "Your own method cannot be imported. Write package.module:function, and check that every worker finds the "
+        "module on its Python path."
     ),
     "method-parameters": (
-        "The parameters under `search.space.own` must be those of the function of your own method. Those without a "
-        "default are required."
+        "`search.space.own` must name parameters of the function of your own method. Parameters without a default "
+        "value are required."
     ),
     "method-stages-invalid": (
         "The function of your own method must return a mapping with `before_clip`, `after_noise` or both. Sampling, "
-        "clip, noise and normalisation are the engine's, because the guarantee rests on them."
+        "clipping, noise and normalisation cannot be replaced, because the guarantee depends on them."
     ),
     "method-output-invalid": (
-        "A stage of your own method must return a vector of the shape and type that it gets, with finite numbers."
+        "Each stage (`before_clip`, `after_noise`) of your own method must return finite numbers, with the shape and "
+        "type of its argument."
     ),
     "method-depends-on-more": (
-        "A stage of your own method must be a function of its argument: `before_clip` of one sample's gradient, "
-        "and `after_noise` of the noised gradient. No checkpoint stores what it keeps between calls or "
-        "draws at random, and no clip bounds what it keeps of a sample."
+        "The result of a stage of your own method may depend on its argument alone: one sample's gradient for "
+        "`before_clip`, the noised gradient for `after_noise`. A stage may not keep values between calls, or draw "
+        "random numbers. No checkpoint stores them, and no clipping bounds what a stage keeps of a sample."
     ),
     "method-with-corrected-adam": (
-        "The corrected Adam subtracts the variance of the noise, which is not known after a stage of your own."
+        "`adam_corrected` subtracts the variance of the noise, which is not known after a stage of your own method. "
+        "Use adam or sgd."
     ),
-    "parameter-priced": "ε depends on this parameter, so trials do not choose it. Set it in the experiment file.",
+    "parameter-priced": (
+        "ε depends on this parameter, so a trial cannot choose its value. Set the value in the experiment file."
+    ),
     "momentum-with-adam": "Adam has its own averages and takes no momentum. Remove momentum, or use sgd.",
     "augmentation-needs-images": (
         "Only images of shape (channels, height, width) can be flipped or cropped. Set augmentation to none."
     ),
-    "optimizer-mismatch": "This parameter belongs to another optimizer. Remove it, or choose its optimizer.",
-    "schedule-mismatch": "This parameter belongs to another schedule. Remove it, or choose its schedule.",
+    "optimizer-mismatch": (
+        "This parameter belongs to another optimizer. Remove the parameter, or choose that optimizer."
+    ),
+    "schedule-mismatch": "This parameter belongs to another schedule. Remove the parameter, or choose that schedule.",
     "promotion-malformed": (
-        "A number that rises within a trial needs at least two rising levels and the first step of each level. The "
-        "last level must start before the last step."
+        "A promoted parameter rises within a trial. It needs at least two rising levels (values), and the first step "
+        "of each level. The last level must start before the trial ends."
     ),
     "step-beyond-end": "A training takes at most the number of steps in its specification. Ask for fewer steps.",
     "probes-not-charged": (
-        "The loss probes of the schedule gen are a second release of every step. Their noise must follow from the "
-        "charged noise of the step. Take both from one mechanism."
+        "With `schedule: gen`, every step also releases noised probes of the loss. The noise of these probes must be "
+        "the one that the step's mechanism charges. Take both from one mechanism."
     ),
     # models
     "model-unknown": (
@@ -100,8 +127,8 @@ EXPLANATIONS: dict[str, str] = {
     ),
     "model-option-unknown": "The model does not have this option. Choose one that the message lists.",
     "model-not-importable": (
-        "Your own model is a function package.module:function that every worker can import. Check the name and the "
-        "Python path."
+        "Your own model cannot be imported. Write package.module:function, and check that every worker finds the "
+        "module on its Python path."
     ),
     "model-not-module": "The function of your own model must return an nn.Module.",
     "model-shape-mismatch": "The model cannot take inputs of this shape. Choose a model that fits the data set.",
@@ -110,34 +137,36 @@ EXPLANATIONS: dict[str, str] = {
         "last layer one output for each class."
     ),
     "model-output-not-finite": (
-        "The model returned NaN or infinity for ordinary inputs. Look for a division by zero, the logarithm of a "
-        "negative number, or weights that are too large."
+        "The model returned NaN or infinity for inputs between 0 and 1. Look for a division by zero, the logarithm of "
+        "a negative number, or weights that are too large."
     ),
     "model-not-trainable": "A model needs at least one parameter that requires a gradient.",
     "start-not-declared": (
-        "The claim of a search covers only what it learnt from its records itself. So `trainable.start` must say that "
-        "its weights are public, which means that none of the records of this search was used for them. Write `start: "
-        "{path: FILE.safetensors, public: true}`."
+        "The claim of a search does not cover what its starting weights already know of the records. So "
+        "`trainable.start` must declare its weights public: none of the records of this search was used for them. "
+        "Write `start: {path: FILE.safetensors, public: true}` only if this is true."
     ),
     "start-unreadable": (
         "The weights of `trainable.start` must be a safetensors file that every worker can read. Pickled files are "
         "refused, because reading one can execute code."
     ),
     "start-changed": (
-        "The file of `trainable.start` is not the one with which the search was declared, as its hash shows. Restore "
-        "the file from a copy, or start a new search."
+        "The hash of the file of `trainable.start` is not the declared one, so the file has changed. Restore the file "
+        "from a copy, or start a new search."
     ),
     "start-does-not-fit": (
-        "Each tensor of `trainable.start` must have the name, the shape and the kind of numbers of a parameter of the "
-        "model. Parameters that the file does not have start as usual, so leave out what does not fit."
+        "Each tensor of `trainable.start` must have the name, the shape and the type of numbers of a parameter of the "
+        "model. Remove the other tensors from the file. A parameter that is not in the file starts as usual."
     ),
     "start-not-finite": "A number of `trainable.start` is NaN or infinite in single precision. Use other weights.",
     "start-trained-here": (
         "The weights of `trainable.start` were trained on this data set, as their file or the privacy card next to it "
-        "says. They are not public: the claim of a search from them would leave out what they know of the records."
+        "says. So they are not public here, and the claim would not cover what they know of the records. Use other "
+        "weights."
     ),
     "freeze-unknown": (
-        "`trainable.freeze` names layers of the model, or single parameters. The message lists the layers of the model."
+        "A name in `trainable.freeze` is neither a layer nor a parameter of the model. The message lists the layers of "
+        "the model."
     ),
     # the private step
     "samples-mixed": (
@@ -145,8 +174,9 @@ EXPLANATIONS: dict[str, str] = {
         "record. Use layers that treat every sample alone, such as GroupNorm."
     ),
     "model-raises": (
-        "A model must return logits for every finite float32 input of its shape. A record for which it raises would "
-        "not be learnt. Clamp inside the model, for example `self.rows(x.clamp(0, 999).long())` for 1000 rows."
+        "A model must return logits for every finite float32 input of its shape. A record for which the model raises "
+        "an error would not be learnt. Clamp inside the model, for example `self.rows(x.clamp(0, 999).long())` for "
+        "1000 rows."
     ),
     "running-statistics": "The layer stores statistics of the records without noise. Set track_running_stats=False.",
     "layer-draws-random": "The layer draws random numbers that no checkpoint stores. Set its dropout to 0.",
@@ -154,46 +184,51 @@ EXPLANATIONS: dict[str, str] = {
         "The layer does not get one row for each sample, so gradients cannot be clipped per sample. Give every sample "
         "its own row of each input."
     ),
-    "attention-mask-missing": "is_causal=True only states that attn_mask is causal. Pass attn_mask too.",
+    "attention-mask-missing": (
+        "`is_causal=True` only says that the mask is causal, and creates no mask. Pass `attn_mask` too."
+    ),
     "gradients-not-per-sample": (
-        "The per-sample gradients of this model do not agree with autograd on public random inputs. A model must "
-        "compute every sample alone, in the same way at every call."
+        "The per-sample gradients of this model cannot be computed, or differ from those of autograd on random public "
+        "inputs. A model must compute every sample alone, in the same way at every call."
     ),
     "sensitivity-exceeded": (
-        "Before a search, one made-up record is put into a batch, and the sum of the clipped gradients must move by at "
-        "most the clipping norm. With this model it moved further. Compute every sample alone, whatever the others are."
+        "One made-up record moved the sum of the clipped gradients by more than the clipping norm. dp-tuner tests this "
+        "before a search, because the guarantee needs this bound. The model and the method must compute every sample "
+        "alone, whatever the other samples are."
     ),
     "mixed-precision-unsupported": (
-        "Mixed precision needs layers with a rule for per-sample gradients. Use `precision: float32`."
+        "dp-tuner cannot compute the per-sample gradients of this model in mixed precision. Use `precision: float32`."
     ),
     "noise-missing": "A private run needs finite noise above 0. For a study without a guarantee, set `private: false`.",
-    "noise-seed-private": "Noise from a seed can be computed again, so it gives no guarantee. Remove noise_seed.",
+    "noise-seed-private": (
+        "Noise from a known seed can be computed again, so it gives no guarantee. Remove `noise_seed`."
+    ),
     "score-noise-invalid": (
-        "Scores of protected validation records need finite noise above 0. If the records need no protection, declare "
-        "that in the experiment file."
+        "Scores of protected validation records need finite noise above 0. If the records need no protection, write "
+        "`dataset.validation.protected: false`."
     ),
     "training-records-scored": "Only validation and test records are scored, never training records.",
     "subsample-claimed": (
-        "A batch that the step did not draw may be shuffled or of fixed size, so its privacy is not amplified by "
-        "sampling. Let take() draw the batch, or use sample_rate 1."
+        "Sampling amplifies the privacy only of a batch that the private step draws itself. Other batches may be "
+        "shuffled or of fixed size. Let take() draw the batch, or use sample_rate 1."
     ),
     "float32-reduced": (
-        "The rounding bounds need float32 products with all digits, and torch does not switch TF32 off. Use the pinned "
-        "version of torch."
+        "The bounds on rounding errors need float32 products of full precision, but torch does not switch TF32 off. "
+        "Use the pinned version of torch."
     ),
-    "generator-key-invalid": "The key of the secret generator must be 32 bytes from the operating system.",
+    "generator-key-invalid": "The key of the secret random generator must be 32 bytes from the operating system.",
     # running a trial
     "device-missing": (
         "The trial asks for a GPU, but torch finds none. Install a torch that fits the GPU's driver, or set "
         "resources.gpus_per_trial to 0."
     ),
     "parameters-unusable": (
-        "The model raised an error on public inputs, at parameters that the training has reached. It does not raise at "
-        "its initial parameters. Clamp inside the model, or lower the learning rate."
+        "The model raised an error on public inputs at the parameters that the training has reached. At its initial "
+        "parameters, it raises none. Clamp inside the model, or lower the learning rate."
     ),
     "checkpoint-without-average": (
-        "The checkpoint has no average of the weights, which ema_decay above 0 needs. Resume with the settings of the "
-        "checkpoint."
+        "`ema_decay` above 0 needs an average of the weights, but the checkpoint has none. Resume with the settings of "
+        "the checkpoint."
     ),
     "checkpoint-name-invalid": "The checkpoints of a trial are named step-<steps>.pt. Remove files with other names.",
     # data sets
@@ -201,95 +236,111 @@ EXPLANATIONS: dict[str, str] = {
         "There is no data set of this name. Check the spelling, or give your own data with dataset.path and "
         "dataset.public_size."
     ),
-    "dataset-name-taken": "The ledger has one budget for each name, so your own data must have a new name.",
+    "dataset-name-taken": (
+        "A shipped data set has this name, and the ledger has one budget for each name. Give your own data another "
+        "name."
+    ),
     "dataset-not-found": (
         "The files of the data set are not in the data directory. Put them there, or name another directory with "
         "--data-dir or DP_TUNER_DATA."
     ),
-    "dataset-checksum": "A file differs from the published file. Remove it and download it again.",
-    "dataset-damaged": "The file does not have the expected format. It is damaged or another file. Download it again.",
+    "dataset-checksum": (
+        "A file of the data set differs from the published file. Remove the file and download it again."
+    ),
+    "dataset-damaged": (
+        "The file does not have the expected format, so it is damaged or the wrong file. Download it again."
+    ),
     "dataset-package-missing": "This data set is part of scikit-learn. Install scikit-learn.",
     "file-unreadable": "The file cannot be read. Check its path and permissions.",
-    "unit-unknown": "A guarantee protects a record or a user. Write `unit: record` or `unit: user`.",
+    "unit-unknown": "The guarantee protects either one record or one user. Write `unit: record` or `unit: user`.",
     "public-size-missing": (
-        "The sample rate needs a PUBLIC number of records or users, because the exact number in the file is private. "
-        "Declare dataset.public_size or dataset.public_users."
+        "dp-tuner computes the sample rate from a PUBLIC number of records or users, because the exact number in the "
+        "file is private. Declare `dataset.public_size` or `dataset.public_users`."
     ),
     "metric-of-task": (
-        "The task has no such score: a regression has only validation_loss, and an AUC needs two classes. Choose "
-        "another search.metric."
+        "The task does not have this score. A regression has only validation_loss, and an AUC needs two classes. "
+        "Choose another `search.metric`."
     ),
     "task-mismatch": (
-        "The task of the training must fit the labels of the data set. Write the task that the message names."
+        "The task of the training must fit the labels of the data set. Write `task: regression` if the labels are "
+        "numbers, and `task: classification` if they are classes."
     ),
     "task-of-users": (
-        "A regression protects records only. A user with few records would have labels that add nothing, and no number "
-        "can mark them. Write `unit: record`."
+        "A regression can protect records, but not users. A user with few records would need a mark for each missing "
+        "label, and no number can be this mark. Write `unit: record`."
     ),
     "records-per-user-invalid": "dataset.records_per_user must be a whole number of at least 1.",
     "users-missing": (
-        "Users can be protected only if every record has a user. Use a data set with users, or a file with user_train."
+        "Users can be protected only if every record has a user. Use a data set with users, or a file with the array "
+        "`user_train`."
     ),
     "validation-fraction-invalid": "The fraction of records for validation must be at least 0 and below 1.",
-    "split-empty": "A split has no records. Change dataset.validation.fraction.",
+    "split-empty": "A split of the data set has no records. Change `dataset.validation.fraction`.",
     "own-file-format": (
         "Your own data must be one npz file with x_train, y_train, x_test and y_test, without pickled objects. Write "
         "it with numpy.savez."
     ),
     "own-file-missing": "There is no file of records at this path. Correct the path.",
-    "own-file-arrays": "An array of your own file has a wrong shape, type or value. Change it as the message says.",
+    "own-file-arrays": (
+        "An array of your own file has a wrong shape, type or value, or the file was changed while it was in use. Do "
+        "what the message says."
+    ),
     # the loss around a model
     "records-empty": "The loss needs at least one record, and a label for each record.",
-    "parameters-not-finite": "The model has NaN or infinite parameters, or its loss is not finite.",
+    "parameters-not-finite": "The parameters or the loss of the model are NaN or infinite. Measure another model.",
     "audit-number-invalid": (
         "An audit needs a δ and a confidence below 1, and at most as many guesses as canaries. Change the number "
         "that the message names."
     ),
-    "filters-missing": "Filter normalisation needs a weight with two or more dimensions that is not zero everywhere.",
+    "filters-missing": (
+        "A loss landscape needs a model with a weight of two or more dimensions that is not zero everywhere."
+    ),
 }
-"""Error code → its meaning, the reason, and the fix, in one to three sentences. All of these are bad input."""
+"""Error code → its meaning, the reason, and the fix, in a few sentences. All of these are bad input."""
 
 FAILURES: dict[str, str] = {
     "machine-failed": (
-        "The machine failed on public inputs, before any record was read, so no record is the cause. Look at the "
-        "memory and the driver of the device, then resume the sweep."
+        "The machine failed in a pass over public inputs, so no record is the cause. Check the memory and the driver "
+        "of the device, then resume the sweep."
     ),
     "accelerator-failed": (
-        "The GPU of a worker no longer computes. Such an error of CUDA lasts until the process ends, so the worker "
-        "ends, and the trial continues from its checkpoint in a new one. If it happens again, look at the driver and "
-        "the memory of the GPU."
+        "The GPU of a worker no longer computes. Such a CUDA error lasts until the process ends, so the worker stops. "
+        "The trial continues from its checkpoint in a new process. If this happens again, check the driver and the "
+        "memory of the GPU."
     ),
     "replay-device-changed": (
-        "A run of a sealed search is repeated with the same random numbers. It is the same run only on the same kind "
-        "of device, with the same versions of torch and CUDA. Resume the sweep on machines of the first kind."
+        "An interrupted run of a sealed search is repeated with the same random numbers. This works only on the same "
+        "kind of device, with the same versions of torch and CUDA. Resume the sweep on machines of the kind that began "
+        "the run."
     ),
     "records-failed": (
-        "Work on the records failed. What happened is only in the operator's log, because an error or a warning may "
-        "depend on a record. The message names the log."
+        "The work on the data failed. The cause is only in the operator's log, because an error or a warning may show "
+        "a record. The message names the log."
     ),
     "operator-log-unwritable": (
-        "Warnings and errors about records go to the operator's log, and it cannot be written. Free space, or change "
-        "the permissions of its folder."
+        "The operator's log, which gets all warnings and errors about records, cannot be written. Free space, or "
+        "change the permissions of its folder."
     ),
     "charge-actor-lost": (
-        "The process that charges the ledger for a cluster's trials died. Ray starts it again, and the trials continue "
-        "from their last checkpoints. You need not do anything. If it happens again, check the driver's machine."
+        "The process that charges the trials of a cluster to the ledger died. Ray starts this process again, and the "
+        "trials continue from their last checkpoints. You need not do anything. If this happens again, check the "
+        "machine on which you started the search."
     ),
     "rank-lost": (
-        "A trial of several workers lost one of them, or one did not answer for ten minutes. The trial continues from "
-        "its last checkpoint with new workers, and pays for what it repeats. If it happens again, see that machine."
+        "A trial lost one of its workers, or a worker did not answer for ten minutes. The trial continues from its "
+        "last checkpoint with new workers. Repeated steps are charged again. If this happens again, check that machine."
     ),
     "checkpoint-unwritable": (
-        "A trial could not store its checkpoint, so it is lost and what it had not yet used of the budget is given "
-        "back. Free space or fix the disk, then resume the sweep."
+        "A trial could not store its checkpoint, so the trial is lost. Its charges remain, and its other reserved "
+        "steps are freed. Free space or fix the disk, then resume the sweep."
     ),
     "checkpoint-damaged": (
-        "No checkpoint of a trial can be read, so the trial is lost. (A trial keeps two, and continues from the "
-        "earlier one if the last is damaged.) Its charges remain. Restore a file from a copy before the sweep is "
-        "resumed, or let the sweep continue with other trials."
+        "No checkpoint of a trial can be read, so the trial is lost. (A trial keeps two checkpoints, and continues "
+        "from the earlier one if the last is damaged.) Its charges remain. Restore a checkpoint from a copy before you "
+        "resume the sweep, or let the sweep continue with other trials."
     ),
 }
-"""The same for failures that are no bad input: those of the infrastructure, and those behind the wall."""
+"""Error code → its explanation, for failures that are not bad input: of the infrastructure, or of work on records."""
 
 
 class TrainableError(Exception):
@@ -336,13 +387,13 @@ class GateError(TrainableError):
 class InfrastructureError(TrainableError):
     """A failure of the machine, or of the model on PUBLIC inputs.
 
-    It is raised only where no record was touched, so it is the same with and without any record, and may be shown.
+    It is raised only where no record was touched. It is the same with and without any record, so it may be shown.
     """
 
     exit_code = 1
 
 
 class WalledError(TrainableError):
-    """An error behind the wall (`trainables.wall`). It has the same words for every cause, and no history."""
+    """An error in work on the records (`trainables.wall`). Its words are the same for every cause, and name none."""
 
     exit_code = 1
