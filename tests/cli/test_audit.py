@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import pytest
 from command_fakes import Tune, write_images
 
@@ -50,7 +51,8 @@ def test_public_records_take_the_place_of_made_up_ones_if_the_ledger_admits_them
     before = tune.entries
     said = tune(*words, "open.npz")
     assert "on the public records of open.npz; nothing was charged" in said.text
-    assert "The bound is 0 because" in said.text
+    (bound,) = re.findall(r"lower bound of its true ε +(\S+)", said.text)
+    assert ("The bound is 0 because" in said.text) == (bound == "0"), "the noise is secret, so the bound is random"
     assert tune.entries == before
 
 
