@@ -117,8 +117,8 @@ FAULTS: tuple[Fault, ...] = (
         name="closed-search-charged",
         breaks="a closed search reserves and leases steps",
         file="tuner/privacy/ledger/search_rules.py",
-        old='    if search.status != "open":\n        raise LedgerError(\n            "search-not-open", f"Search',
-        new='    if search.status == "never":\n        raise LedgerError(\n            "search-not-open", f"Search',
+        old='    if search.status != "open":\n        raise LedgerError(\n            "search-not-open",\n',
+        new='    if search.status == "never":\n        raise LedgerError(\n            "search-not-open",\n',
         test="tests/privacy/ledger/test_ledger_forged.py::test_what_is_not_allowed_is_neither_written_nor_read",
     ),
     Fault(

@@ -13,6 +13,7 @@ FAULTS: tuple[Fault, ...] = (
         file="trainables/training.py",
         old="            self._charge.lease(leased, sample_rate=used.sample_rate, "
         "noise_multiplier=used.noise_multiplier)\n"
+        "            self._leased += leased\n"
         "            for _ in range(leased):\n",
         new='            pay = {"sample_rate": used.sample_rate, "noise_multiplier": used.noise_multiplier}\n'
         "            for _ in (n for n in range(leased) if n + 1 < leased or not "
