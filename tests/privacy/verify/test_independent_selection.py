@@ -101,7 +101,7 @@ def test_the_law_has_its_mean_and_its_tail(name: str, mean: float, shape: float 
     ],
 )
 def test_a_law_that_is_none_is_refused(name: str, mean: float, shape: float | None) -> None:
-    with pytest.raises(ValueError, match="law of the number of runs"):
+    with pytest.raises(ValueError, match="distribution of the number of runs"):
         Law({"name": name, "mean": mean, "shape": shape})
 
 

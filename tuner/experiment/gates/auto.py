@@ -33,7 +33,7 @@ def auto(draft: Draft) -> Iterator[GateFinding]:
         rule = "`accounting: auto` chooses the value of this key itself"
         fix = "Remove the key, or replace auto by the accounting that uses this key."
         if key == "chosen_by_auto":
-            fix = "This file was written after a choice of auto. Remove this section and restore the original file."
+            fix = "dp-tuner wrote this file after auto had chosen a mode. Use the original file instead."
         yield GateFinding("auto-decides", key, rule, fix)
 
 

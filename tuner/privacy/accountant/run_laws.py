@@ -55,7 +55,7 @@ class RunLaw:
         if self.name not in LAWS:
             raise InputError(
                 "run-law-unknown",
-                f"The law of the number of runs must be one of {', '.join(LAWS)} (got {self.name!r}).",
+                f"The distribution of the number of runs must be one of {', '.join(LAWS)} (got {self.name!r}).",
             )
         poisson = self.name == "poisson"
         low, high = (0.0, POISSON_MEAN) if poisson else (1.0, float_info.max)
@@ -108,7 +108,7 @@ class RunLaw:
     def gamma(self) -> float:
         """Parameter γ of the truncated negative binomial. It solves E K = η(1−γ)/(γ(1−γ^η)), or its limit at η = 0."""
         if self.shape is None:
-            raise InputError("run-law-without-gamma", "A poisson law has no gamma. Use the mean of the law.")
+            raise InputError("run-law-without-gamma", "A poisson distribution has no gamma. Use its mean.")
         return _gamma(self.mean, self.shape)
 
     def pmf(self, runs: int) -> float:

@@ -291,8 +291,8 @@ def _account(search: SearchState, data: Mapping[str, Any], what: str) -> tuple[s
     if name not in search.pools:
         raise LedgerError(
             "pool-unknown",
-            f"Search {search.search!r} has no budget named {name!r}. Its budgets are: {', '.join(search.pools)}. To "
-            "charge scores, open the search with a filter for its validation records.",
+            f"Search {search.search!r} has no budget named {name!r}. Its budgets are: {', '.join(search.pools)}. A "
+            "search with protected scores needs a budget for its validation records from its start.",
         )
     if any(trial in other.trials and other.trials[trial].settled for other in search.pools.values()):
         raise LedgerError(

@@ -276,7 +276,7 @@ def _of_records(subject: Subject) -> list[Assumption]:
         rows += [
             ("the user of each record is known and correct", _ASSUMED, "this is not checked"),
             (
-                "all searches divide the records among the same users",
+                "all searches assign each record to the same user",
                 _ASSUMED if found.division is None or found.division.user_key is not None else _LEDGER,
                 basis(subject.state) or "none",
             ),

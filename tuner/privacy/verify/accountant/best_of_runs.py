@@ -106,19 +106,21 @@ class Law:
         shapes = {"geometric": 1.0, "logarithmic": 0.0, "poisson": 0.0}
         self.shape = shapes[name] if name in shapes else float(body["shape"])
         if name not in (*shapes, "negative_binomial") or not (isfinite(self.mean) and isfinite(self.shape)):
-            raise ValueError(f"the law of the number of runs must be known, with finite values (got {dict(body)!r})")
+            raise ValueError(
+                f"the distribution of the number of runs must be known, with finite values (got {dict(body)!r})"
+            )
         if self.mean <= (0 if self.poisson else 1) or self.shape <= -1:
             raise ValueError(
-                f"the mean or the shape of the law of the number of runs is out of range (got {dict(body)!r})"
+                f"the mean or the shape of the distribution of the number of runs is out of range (got {dict(body)!r})"
             )
         if self.shape > _LARGE_SHAPE or 0 < abs(self.shape) < _SMALL_SHAPE:
             raise ValueError(
-                f"the shape of the law of the number of runs is too large or too close to 0 (got {dict(body)!r})"
+                f"the shape of the distribution of the number of runs is too large or close to 0 (got {dict(body)!r})"
             )
         self.gamma = 0.0 if self.poisson else self._solve()
         if not (self.poisson or 0 < self.gamma < 1):
             raise ValueError(
-                f"the mean of the law of the number of runs is too large or too close to 1 (got {dict(body)!r})"
+                f"the mean of the distribution of the number of runs is too large or close to 1 (got {dict(body)!r})"
             )
 
     def _mean_at(self, log_gamma: float) -> float:
@@ -147,7 +149,7 @@ class Law:
             count = max(runs, ceil(2 * self.mean)) + ceil(120 / self.gamma)
         if count > _TERMS:
             raise TooLargeError(
-                f"the law of the number of runs has a tail of {count} terms; at most {_TERMS} are allowed"
+                f"the distribution of the number of runs has a tail of {count} terms; at most {_TERMS} are allowed"
             )
         eta, drop = self.shape, log1p(-self.gamma)
         scale = -eta * log(self.gamma)
