@@ -38,8 +38,8 @@ _FIELDS = {
 
 _TWO_RELEASES = (
     "With `schedule: gen`, each step makes two Gaussian releases on one Poisson sample: the sum of clipped gradients "
-    "with the noise g, and the loss probes with the noise l, each in units of its sensitivity. Together they cost as much "
-    "as one release with the noise (g^-2 + l^-2)^(-1/2), and that noise is charged"
+    "with the noise g, and the loss probes with the noise l, each in units of its sensitivity. Together they cost as "
+    "much as one release with the noise (g^-2 + l^-2)^(-1/2), and that noise is charged"
 )
 
 _MINIMUM = (
