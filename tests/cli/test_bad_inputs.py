@@ -20,7 +20,7 @@ from tuner.sweep.folder import SweepFolder
 
 FIX = re.compile(
     r"(?<![\w-])(Write|Remove|Choose|Use|Set|Add|Give|Grant|Name|Number|Correct|Check|Make|Put|Raise|Lower|Leave|Replace|"
-    r"Restore|Wait|Start|Run|Resume|Clamp|Swap|Train|Mount|Plan|Known|Did you mean|has the keys|such as|"
+    r"Restore|Save|Wait|Start|Run|Resume|Clamp|Swap|Train|Mount|Plan|Known|Did you mean|has the keys|such as|"
     r"add --|use: tune)\b|`tune [a-z ]+|Options and arguments:"
 )
 """What a message says to do. Every message must say something of the kind."""

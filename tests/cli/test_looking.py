@@ -74,7 +74,7 @@ def test_resources_that_this_machine_lacks_are_told_before_a_sweep_is_made(
         assert "resources-too-large" in tune("run", file, *extra, code=2).text
     assert (tune.sweeps, tune.entries) == ([], [])
     file = tune.write(resources={"concurrent_trials": 64})
-    assert "2 of 64 concurrent trials" in tune("run", file, "--dry-run").text
+    assert "trials run 2 at a time, not 64" in tune("run", file, "--dry-run").text
     assert "one trial runs at a time" in tune("run", file, "--dry-run", "--local").text
 
 

@@ -52,7 +52,7 @@ def test_other_records_under_the_same_path_are_refused(own: Tune, scored: list[s
     for words in (("resume", "own", "--local", "--set", "search.trials=2"), ("export", "own")):
         said = refused(own, scored, *words)
         assert "[ledger-mismatch]" in said.err
-        assert "the records" in said.err
+        assert "The records of" in said.err
     one_moved = np.load(write_records(own.folder / "own.npz"))["x_train"]
     one_moved[17, 3] += 1
     write_records(own.folder / "own.npz", x_train=one_moved)
@@ -69,7 +69,7 @@ def test_records_that_were_moved_are_known_by_what_they_are(own: Tune, scored: l
     go_on = ("resume", "own", "--local", "--set", "search.trials=2")
     assert "own.npz" in refused(own, scored, *go_on, code=2).err
     others = ("--set", f"dataset.path={elsewhere / 'others.npz'}")
-    assert "the records" in refused(own, scored, *go_on, *others).err
+    assert "The records of" in refused(own, scored, *go_on, *others).err
     own(*go_on, "--set", f"dataset.path={elsewhere / 'moved.npz'}")
     assert own.entries.count("open_search") == 1
     assert len(own.search_state(own.sweeps[0].name).trials) == 2

@@ -79,7 +79,7 @@ def test_the_public_records_are_searched_first_at_no_cost_and_guide_the_committe
 
     shown = tune("status", "--json").json["sweeps"]
     assert [(each["sweep"], each["budget"] is None) for each in shown] == [(search.id, False), (search.proxy.id, True)]
-    assert "Nothing is claimed" in shown[1]["claim"]
+    assert "nothing is claimed" in shown[1]["claim"]
     runs = [run.data for run in tune.mlflow_runs() if run.data.tags["dp_tuner.trial"] == "-"]
     assert {run.tags["dp_tuner.sweep"]: run.params["dataset.name"] for run in runs} == {
         search.id: "digits", search.proxy.id: "open",

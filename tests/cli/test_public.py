@@ -91,7 +91,7 @@ def test_one_command_searches_in_public_and_charges_one_run(
 
 def test_with_the_surrogate_all_public_scores_choose_the_charged_run(tune: Tune, public: dict[str, object]) -> None:
     told = tune("run", tune.write(**{**public, "search__sampler": "surrogate", "search__pruner": "none"}), "--local")
-    assert "the surrogate of 3 public trials chose" in told.out
+    assert "the surrogate chose the configuration after 3 public trials" in told.out
     search, charged = both(tune)
     experiment = load_experiment(search.experiment)
     plan = plan_from(sweeps.read_json(search.plan), trials=3)

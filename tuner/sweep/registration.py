@@ -291,7 +291,7 @@ def _require_equal(state: SearchState, compared: Sequence[tuple[str, object, obj
         if now != charged:
             raise TunerError(
                 "ledger-mismatch",
-                f"{what} of {state.search} differed at the time of the charge. Restore the sweep's files (and the "
+                f"{what} of {state.search} changed after the search was charged. Restore the sweep's files (and the "
                 "data) from a copy, or start a new search.",
             )
 

@@ -51,8 +51,8 @@ def require_folder(url: str, *, made: Path | None = None) -> None:
     if not (folder is None or folder.is_dir() or default or (made and folder == made.absolute())):
         raise InputError(
             "ledger-folder-missing",
-            f"The ledger's folder {folder} does not exist. If you have a ledger, correct the path, because a new "
-            "ledger would contain no earlier search. If you have none, make the folder first.",
+            f"The ledger's folder {folder} does not exist. Correct the path if you have a ledger, because a new "
+            "ledger would contain no earlier search. Make the folder first if you have none.",
         )
 
 
