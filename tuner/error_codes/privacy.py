@@ -25,8 +25,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger-encoding": "The database of a ledger must use UTF8. Create a database with that encoding.",
         "block-not-charged": "A search was about to charge steps, but its claim is not entered for one of its blocks. "
         "Nothing was charged. Please report this as a bug.",
-        "block-mirror": "This is only the entry of a search for one of its blocks. It cannot be charged by itself. "
-        "Use the search itself.",
+        "block-mirror": "The name is not that of a search, but of the entry that a search has for one of its blocks. "
+        "This entry cannot be charged by itself. Use the name of the search.",
         "ledger-entry-refused": "The database refused an entry that does not continue the ledger's chain, or whose "
         "body is not JSON. Nothing was written. Write to a ledger with dp-tuner only.",
         "ledger-foreign": "The file is a database of another program. dp-tuner did not change it. Choose another file.",

@@ -57,7 +57,7 @@ def _dataset_lines(dataset: dict[str, Any]) -> list[str]:
         if dataset["order"] is not None:
             used = dataset["order_used"]
             lines.append(
-                "  Rényi filter: closed, because one search has no finite Rényi divergence at the filter's order"
+                "  Rényi filter: admits no search, because one search has an infinite divergence at its order"
                 if used is None
                 else f"  Rényi filter: {100 * used:.4g} % committed"
             )

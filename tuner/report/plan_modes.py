@@ -177,7 +177,7 @@ def _votes_trials(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "answers", f"the class whose count is the largest after noise of {each.answer_noise:g} votes on each count"
     yield (
         "trials",
-        f"{plan.trials} students on the labels. They charge nothing, and neither do later searches on these labels",
+        f"{plan.trials} student models. They charge nothing, and neither do later searches on these labels",
     )
     yield "steps", f"{plan.steps_per_trial} a trial of {plan.batch_size} labels, {_reports(plan)}"
 
