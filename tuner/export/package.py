@@ -211,7 +211,7 @@ def _plus_minus(error: float | None) -> str:
 def _how_scored(name: str, protected: Mapping[str, float] | None) -> str:
     """Return as text whether the guarantee covers a score. It never covers a score on the test set."""
     if name.startswith("test_"):
-        return "not covered by the guarantee; the test set is used only once for each search"
+        return "not covered by the guarantee; an export scores the test set only once for each search"
     if protected is None:
         return "not covered by the guarantee"
     return f"with noise, covered by the guarantee (ε = {protected['epsilon']:g}, δ = {protected['delta']:g})"

@@ -42,7 +42,7 @@ class LossLines(Observer):
             if twice > 0:
                 once = {**charged, trial.id: trial.step}
                 more = self._budget.steps_epsilon(charged) - self._budget.steps_epsilon(once)
-                cost = f"{plural(twice, 'step')} will be paid twice (ε {format_value(more)})"
+                cost = f"{plural(twice, 'step')} will be paid twice (ε {format_value(more)}, an estimate)"
             else:
                 cost = "no step is paid twice"
         except LedgerError:  # the driver will meet the same error where it matters

@@ -82,7 +82,7 @@ class Spending:
             if saved and last.whole_epsilon is not None and last.whole_epsilon > self.cap:
                 said.append("If all trials had run to their end, they would not have fit under the cap.")
         if self.twice:
-            more = "" if self.twice_epsilon is None else f" (ε {format_value(self.twice_epsilon)})"
+            more = "" if self.twice_epsilon is None else f" (ε {format_value(self.twice_epsilon)}, an estimate)"
             said.append(
                 f"{plural(self.twice, 'step')} {'was' if self.twice == 1 else 'were'} paid twice{more}: a worker "
                 "or the driver was lost, and its trial repeated the steps since its last checkpoint."

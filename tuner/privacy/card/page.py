@@ -46,7 +46,8 @@ def render_markdown(card: Mapping[str, Any]) -> str:
         f"**This claim is for {'this' if all(total.cap for total in totals) else 'ONE'} {_what(card)} only.** "
         f"{plain(totals_sentence(totals))}",
         f"**Not covered:** {'; '.join(open_ends)}; what the operator sees (the operator runs the search and is "
-        "trusted); attacks that use the rounding of the noise, or the time that computations take.",
+        "trusted); attacks on floating-point noise, such as its rounding; and attacks on timing: how long computations "
+        "take, and when something is shown.",
         "## What this means",
         *_meaning(card),
         *(alarm for row in _rows(card) for alarm in _alarms(row)),
@@ -102,10 +103,10 @@ def _meaning(card: Mapping[str, Any]) -> list[str]:
         f"**What is promised.** Two numbers, ε and δ, limit the influence of any one {one} on everything that this "
         "search shows. This limit holds whatever else a reader knows, and whatever is computed from the results later. "
         f"What many {one}s have in common is not hidden, because a model is trained to learn this.",
-        f"**What ε and δ are.** ε limits how much one {one} can change the probability of any result: by a factor of "
-        f"at most e^ε, here {odds_factor(epsilon)}. δ is, roughly, the probability that this limit fails: "
-        f"{number(delta)}, or 1 in {math.floor(1 / delta + 1e-6)}. Smaller numbers mean better protection. For "
-        f"example, an attacker knows all other {one}s, and guesses whether one more {one} was used. A coin toss "
+        f"**What ε and δ are.** ε limits how much {unit}{',' * (',' in unit)} can change the probability of any "
+        f"result: by a factor of at most e^ε, here {odds_factor(epsilon)}. δ is, roughly, the probability that this "
+        f"limit fails: {number(delta)}, or 1 in {math.floor(1 / delta + 1e-6)}. Smaller numbers mean better "
+        f"protection. For example, an attacker knows all other {one}s, and guesses whether one more {one} was used. A coin toss "
         "decided this, so a blind guess is right in 50 % of all cases. After the attacker has seen everything that "
         f"this search shows, a guess is right in at most {right} of all cases. Without protection, a guess "
         "could be right in 100 %. This is a limit for the worst case, not the result of a real attack.",

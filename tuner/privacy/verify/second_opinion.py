@@ -162,7 +162,7 @@ def _recomputed(name: str, cap: Mapping[str, Any], body: Mapping[str, Any]) -> I
         yield Check(check_name, ok=True, detail=f"{len(rows)} pairs confirmed")
         return
     delta, first = bad[0]
-    at = f"{len(bad)} of {len(rows)} pairs are not confirmed, the first at δ = {short(delta)}"
+    at = f"{len(bad)} of {len(rows)} pairs are refuted or not confirmed, the first at δ = {short(delta)}"
     ok = False if any(check.ok is False for _, check in bad) else None
     yield Check(check_name, ok=ok, detail=f"{at}: {first.detail}", exact=f"{at}: {first.exact}")
 

@@ -22,7 +22,8 @@ def _value(subject: Subject) -> dict[str, Any]:
     claim = {"epsilon": found.epsilon, "delta": found.delta}
     single = {"epsilon": subject.single_run_epsilon, "delta": found.delta}
     if mode.on_release:
-        tuning = {"epsilon": 0.0, "delta": 0.0, "status": "guaranteed: the trials read only the release"}
+        why = "guaranteed: the trials read the release and no training record"
+        tuning = {"epsilon": 0.0, "delta": 0.0, "status": why}
         model = {**claim, "status": _WHOLE}
     elif mode.searches_public:
         tuning = {"epsilon": 0.0, "delta": 0.0, "status": "assumed: it used records declared public"}

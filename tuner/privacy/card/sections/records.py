@@ -33,7 +33,7 @@ RECORDS = CardSection(
     title="Training records",
     value=_records,
     fields={
-        "public_size": Field("number of units (records or users) from which the sample rate is computed"),
+        "public_size": Field("number of units (records or users) that training and accounting use"),
         "public_size_is_public": Field("whether this number is public"),
         "records_per_user": Field("largest number of records of one user in a step (contribution bound)"),
         "division": Field("what the total for one user, over all searches, depends on"),
@@ -60,8 +60,8 @@ RANDOMNESS = CardSection(
     fields={
         "generator": Field("generator of noise and batches"),
         "seeded": Field("whether the seed of this generator is known"),
-        "floating_point_attack": Field("attacks that use the rounding of the noise"),
-        "timing_side_channel": Field("attacks that use step times"),
+        "floating_point_attack": Field("attacks on floating-point noise"),
+        "timing_side_channel": Field("attacks on timing"),
     },
 )
 

@@ -46,7 +46,9 @@ RELEASED_RECORDS = CardSection(
         "rows": Field("number of rows (public; the number of records is not shown)"),
         "noise_on_features": Field("standard deviation of the noise on each feature"),
         "label_kept": Field("probability that a row has the true label of its record"),
-        "local": Field("(ε, δ) of one row: how well whoever sees the row can tell any two values of its record apart"),
+        "local": Field(
+            "(ε, δ) of one row: a limit on how well whoever sees the row can tell any two values of its record apart"
+        ),
         "order": Field("order of the rows"),
         "queries": Field("number of inputs that were tested (public)"),
         "answers_at_most": Field("largest number of labels (public)"),
