@@ -37,6 +37,7 @@ __all__ = [
     "checkpoint_path",
     "checkpoint_step",
     "intact_checkpoint",
+    "stops_sweep",
     "why_lost",
     "writing_checkpoint",
 ]
@@ -271,6 +272,12 @@ def why_lost(error: Exception) -> str:
     if isinstance(getattr(error, "code", None), str):  # an error of ours
         return " ".join(str(error).split())
     return f"the ledger could not record the charge ({type(error).__name__})"
+
+
+def stops_sweep(error: Exception) -> bool:
+    """Return whether an infrastructure error would end every trial: of the ledger, or of the disk that all share."""
+    code = str(getattr(error, "code", ""))
+    return code.startswith("ledger-") or code == "checkpoint-unwritable"
 
 
 def _gpu_failed() -> bool:

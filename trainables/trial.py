@@ -16,7 +16,7 @@ from dataclasses import replace
 from ray.tune import Trainable
 
 from trainables.errors import WalledError
-from trainables.rungs import TrainingLoop, why_lost
+from trainables.rungs import TrainingLoop, stops_sweep, why_lost
 
 __all__ = ["AGAIN", "FAILED", "LOST", "METRICS", "REQUEST", "STEP", "STOPS", "TrialTrainable"]
 
@@ -30,9 +30,6 @@ STOPS = "trial_stops"
 
 _PASSING = ("charge-actor-lost", "ledger-busy", "ledger-unavailable", "rank-lost")
 """Codes of errors after which the trial may continue from its checkpoint, as after the loss of its worker."""
-
-_OF_THE_LEDGER = "ledger-"
-"""Start of the codes of all other errors after which no trial can be charged, such as a full disk of the ledger."""
 
 
 class TrialTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
@@ -57,7 +54,7 @@ class TrialTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
                 # Ray would give the next trial to this process. The bridge takes its end as the loss of a worker.
                 os._exit(1)
             again = code in _PASSING
-            return {LOST: why_lost(error), AGAIN: again, STOPS: not again and code.startswith(_OF_THE_LEDGER)}
+            return {LOST: why_lost(error), AGAIN: again, STOPS: not again and stops_sweep(error)}
         return {STEP: rung.step, METRICS: rung.metrics}
 
     def reset_config(self, new_config: Mapping[str, TrainingLoop]) -> bool:

@@ -88,31 +88,19 @@ def test_a_failed_trial_does_not_tell_at_which_step_it_failed(
     assert another != early, "a report more may be seen: this comparison can fail"
 
 
-def test_a_full_disk_is_the_infrastructures_and_is_called_a_full_disk(tmp_path: Path) -> None:
-    recorder = Recorder()
-    sweep = Sweep(tmp_path, trials=3, faults={"full_disk_in": (1,)}, observers=(recorder,))
-    sweep.run_local()
-    assert states(sweep) == ["COMPLETE", "FAIL", "COMPLETE"]
-    lost = recorder.finished[1]
-    assert lost.state is TrialStatus.LOST
-    assert "the disk is full" in lost.reason
-    views = read_trials(sweep.study(), mode="max", steps_planned=STEPS)
-    assert [view.state.name for view in views] == ["COMPLETE", "LOST", "COMPLETE"]
-    assert sweep.ledger.leased(lost.id) == RUNGS[0], "what it had not leased is given back"
-    assert sweep.ledger.outstanding() == {}
-
-
-def test_a_sweep_whose_first_trials_are_all_lost_says_why(tmp_path: Path) -> None:
-    with pytest.raises(TunerError, match=r"the disk is full.*\[first-trials-failed\]"):
-        Sweep(tmp_path, trials=9, faults={"full_disk_in": tuple(range(9))}).run_local()
-
-
-@pytest.mark.slow
-def test_a_full_disk_on_ray(tmp_path: Path, ray_two_slots: None) -> None:
-    recorder = Recorder()
-    Sweep(tmp_path, trials=2, faults={"full_disk_in": (0,)}, observers=(recorder,)).run_ray()
-    assert [view.state.name for view in recorder.finished] == ["LOST", "COMPLETE"]
-    assert "the disk is full" in recorder.finished[0].reason
+@pytest.mark.parametrize("run", ["run_local", pytest.param("run_ray", marks=pytest.mark.slow)])
+def test_a_full_disk_stops_the_sweep_and_a_resume_completes_every_trial(
+    tmp_path: Path, run: str, ray_two_slots: None
+) -> None:
+    sweep = Sweep(tmp_path, trials=3, faults={"full_disk_in": (1,)})
+    with pytest.raises(TunerError, match=r"the disk is full.*\[trial-lost\]"):
+        getattr(sweep, run)()
+    assert "RUNNING" in states(sweep), "the trial goes on where the disk has room again"
+    again = Sweep(tmp_path, trials=3)
+    getattr(again, run)()
+    assert states(again) == ["COMPLETE"] * 3
+    assert again.draws <= again.ledger.leased()
+    assert again.ledger.outstanding() == {}
 
 
 def test_a_checkpoint_that_cannot_be_read_is_the_infrastructures(tmp_path: Path) -> None:

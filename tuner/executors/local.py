@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from trainables.errors import WalledError
-from trainables.rungs import TrainingLoop, why_lost
+from trainables.rungs import TrainingLoop, stops_sweep, why_lost
 from tuner.errors import LedgerError, TunerError
 from tuner.executors.base import TrialSetup, act, check_stop, checkpoint_finder, interrupted, lose
 from tuner.study.driver import StudyDriver
@@ -55,7 +57,8 @@ def _run_trial(driver: StudyDriver, suggestion: Suggestion, setup: TrialSetup) -
             driver.raised(suggestion.trial_id)
             return
         except Exception as error:  # noqa: BLE001 - it cannot depend on a record, and ends only its own trial
-            lose(driver, setup, suggestion.trial_id, why_lost(error))
+            stops = setup.stops_when_lost or stops_sweep(error)
+            lose(driver, replace(setup, stops_when_lost=stops), suggestion.trial_id, why_lost(error))
             return
         if not act(driver, suggestion.trial_id, rung.step, rung.metrics):
             return

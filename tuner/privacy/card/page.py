@@ -106,9 +106,9 @@ def _meaning(card: Mapping[str, Any]) -> list[str]:
         f"**What ε and δ are.** ε limits how much {unit}{',' * (',' in unit)} can change the probability of any "
         f"result: by a factor of at most e^ε, here {odds_factor(epsilon)}. δ is, roughly, the probability that this "
         f"limit fails: {number(delta)}, or 1 in {math.floor(1 / delta + 1e-6)}. Smaller numbers mean better "
-        f"protection. For example, an attacker knows all other {one}s, and guesses whether one more {one} was used. A coin toss "
-        "decided this, so a blind guess is right in 50 % of all cases. After the attacker has seen everything that "
-        f"this search shows, a guess is right in at most {right} of all cases. Without protection, a guess "
+        f"protection. For example, an attacker knows all other {one}s, and guesses whether one more {one} was used. A "
+        "coin toss decided this, so a blind guess is right in 50 % of all cases. After the attacker has seen all "
+        f"that this search shows, a guess is right in at most {right} of all cases. Without protection, a guess "
         "could be right in 100 %. This is a limit for the worst case, not the result of a real attack.",
         f"**Who is protected.** The unit of protection is {unit}. "
         + (
