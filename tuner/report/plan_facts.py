@@ -157,9 +157,7 @@ def release_facts(experiment: Experiment, plan: Plan) -> tuple[tuple[str, str], 
         each = f"gradients with noise multiplier {probes.gradient:.4g}, and loss probes with {probes.probe:.4g}"
         facts.append(("a step of gen", f"two releases: {each}; together they cost as much as one with {noise:.4g}"))
         if probes.is_large:
-            told = (
-                f"a loss probe has a standard error of {probes.value:.2g} times its bound, so many steps are averaged"
-            )
+            told = f"the noise of a loss probe is {probes.value:.2g} times its largest value, so many are averaged"
             facts.append(("noisy probes", f"{told}. A larger batch or a larger schedule.gen.probe_share helps"))
     else:
         facts.append(("a step of gen", "two releases, gradients and loss probes. Together they cost as much as one"))

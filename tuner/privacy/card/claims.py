@@ -150,7 +150,7 @@ def totals_sentence(totals: Sequence[Total]) -> str:
         said.append(f"{_names(free)}: no cap, and every search adds to the total. {_largest(worst)}.")
     if held:
         caps = [each.cap for each in held if each.cap is not None]
-        which = f"each of the other {len(held)} blocks" if len(held) < len(totals) else "each block"
+        which = f"any of the other {len(held)} blocks" if len(held) < len(totals) else "any block"
         which, whose = (held[0].dataset, "the cap") if len(held) == 1 else (which, "the largest of the caps")
         most = amounts(max(epsilon for epsilon, _ in caps), max(delta for _, delta in caps))
         worst = max(held, key=lambda each: each.committed)

@@ -52,7 +52,7 @@ def require_folder(url: str, *, made: Path | None = None) -> None:
         raise InputError(
             "ledger-folder-missing",
             f"The ledger's folder {folder} does not exist. Correct the path if you have a ledger, because a new "
-            "ledger would contain no earlier search. Make the folder first if you have none.",
+            "ledger would contain no earlier search. If you have no ledger yet, make the folder first.",
         )
 
 

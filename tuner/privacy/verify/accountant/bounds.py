@@ -160,9 +160,9 @@ def within(body: Mapping[str, Any], steps: Iterable[tuple[float, float, int]]) -
                 f"the limit is {budget:.6g}",
             )
         case "one_release" | "voted_labels":
-            return Verdict(ok=not parts, why=f"{total} steps charged one by one; a release is charged as a whole")
+            return Verdict(ok=not parts, why=_charged_whole("release", total))
         case "sealed":
-            return Verdict(ok=not parts, why=f"{total} steps charged one by one; a sealed search is charged as a whole")
+            return Verdict(ok=not parts, why=_charged_whole("sealed search", total))
         case kind:
             raise ValueError(f"a filter must be of a known kind (got {kind!r})")
     over = [part for part in parts if part.steps > known.get((part.sample_rate, part.noise_multiplier), 0)]
@@ -172,6 +172,10 @@ def within(body: Mapping[str, Any], steps: Iterable[tuple[float, float, int]]) -
         )
         return Verdict(ok=False, why=f"more steps were charged than the filter allows: {beyond}")
     return Verdict(ok=True, why=f"{total} of {sum(known.values())} steps charged")
+
+
+def _charged_whole(what: str, steps: int) -> str:
+    return f"a {what} may only be charged as a whole; steps charged one by one: {steps}"
 
 
 def _quotas(body: Mapping[str, Any]) -> list[tuple[float, float, int]]:
