@@ -68,7 +68,7 @@ def test_one_process_drives_a_sweep_and_stop_reaches_it(tune: Tune) -> None:
     until(process, "trial 0 step 5/10")
     folder = SweepFolder(tune.sweeps[0])
     said = tune("resume", "tiny", "--local", "--set", "search.trials=300", code=2)
-    assert f"process {process.pid}" in said.err
+    assert f"Process {process.pid}" in said.err
     assert "[sweep-running]" in said.err
     assert folder.read_status()["state"] == "running", "the second process changed nothing"
     assert "trials: 200" in folder.experiment.read_text()

@@ -139,7 +139,7 @@ def _release_trials(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.private:
         yield (
             "labels",
-            f"each stays as it is with probability {each.kept:.1%}; {each.classes} classes (ε = {each.label_epsilon:g})",
+            f"each is unchanged with probability {each.kept:.1%}; {each.classes} classes (ε = {each.label_epsilon:g})",
         )
     else:
         yield "labels", "released without noise"
