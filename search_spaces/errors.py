@@ -76,8 +76,8 @@ EXPLANATIONS: dict[str, str] = {
         "rate, or choose another schedule."
     ),
     "prior-setting-invalid": (
-        "The shipped prior needs public facts about one training: positive numbers for its size and length, a known "
-        "family of models, and a known optimizer. Give the value that the message names."
+        "The shipped prior needs public facts about the training: positive numbers such as the batch size and the "
+        "number of steps, a known family of models, and a known optimizer. Give the value that the message names."
     ),
     "copies-without-augmentation": (
         "Without an augmentation, all copies of an image are equal and only cost time. Choose flip, crop or crop_flip, "

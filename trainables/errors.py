@@ -93,9 +93,10 @@ EXPLANATIONS: dict[str, str] = {
         "type of its argument."
     ),
     "method-depends-on-more": (
-        "The result of a stage of your own method may depend on its argument alone: one sample's gradient for "
-        "`before_clip`, the noised gradient for `after_noise`. A stage may not keep values between calls, or draw "
-        "random numbers. No checkpoint stores them, and no clipping bounds what a stage keeps of a sample."
+        "The result of a stage of your own method must depend only on its argument: one sample's gradient for "
+        "`before_clip`, the noised gradient for `after_noise`. A stage must not keep values between calls, or draw "
+        "random numbers. A checkpoint does not store such values, and clipping does not bound what a stage keeps of a "
+        "sample."
     ),
     "method-with-corrected-adam": (
         "`adam_corrected` subtracts the variance of the noise, which is not known after a stage of your own method. "
@@ -118,8 +119,8 @@ EXPLANATIONS: dict[str, str] = {
     ),
     "step-beyond-end": "A training takes at most the number of steps in its specification. Ask for fewer steps.",
     "probes-not-charged": (
-        "With `schedule: gen`, every step also releases noised probes of the loss. The noise of these probes must be "
-        "the one that the step's mechanism charges. Take both from one mechanism."
+        "With `schedule: gen`, every step also releases noised probes of the loss. The probes must have the noise for "
+        "which the step is charged. Take the noise of the step and of its probes from one mechanism."
     ),
     # models
     "model-unknown": (
@@ -161,8 +162,8 @@ EXPLANATIONS: dict[str, str] = {
     "start-not-finite": "A number of `trainable.start` is NaN or infinite in single precision. Use other weights.",
     "start-trained-here": (
         "The weights of `trainable.start` were trained on this data set, as their file or the privacy card next to it "
-        "says. So they are not public here, and the claim would not cover what they know of the records. Use other "
-        "weights."
+        "says. So the weights are not public here, and the claim would not cover what they know of the records. Use "
+        "other weights."
     ),
     "freeze-unknown": (
         "A name in `trainable.freeze` is neither a layer nor a parameter of the model. The message lists the layers of "
@@ -189,12 +190,12 @@ EXPLANATIONS: dict[str, str] = {
     ),
     "gradients-not-per-sample": (
         "The per-sample gradients of this model cannot be computed, or differ from those of autograd on random public "
-        "inputs. A model must compute every sample alone, in the same way at every call."
+        "inputs. Change the model so that it computes every sample alone, and in the same way at every call."
     ),
     "sensitivity-exceeded": (
         "One made-up record moved the sum of the clipped gradients by more than the clipping norm. dp-tuner tests this "
-        "before a search, because the guarantee needs this bound. The model and the method must compute every sample "
-        "alone, whatever the other samples are."
+        "before a search, because the guarantee needs this bound. Change the model or the method so that the other "
+        "samples do not affect how a sample is computed."
     ),
     "mixed-precision-unsupported": (
         "dp-tuner cannot compute the per-sample gradients of this model in mixed precision. Use `precision: float32`."
@@ -266,8 +267,8 @@ EXPLANATIONS: dict[str, str] = {
         "numbers, and `task: classification` if they are classes."
     ),
     "task-of-users": (
-        "A regression can protect records, but not users. A user with few records would need a mark for each missing "
-        "label, and no number can be this mark. Write `unit: record`."
+        "A regression can protect records, but not users. A user with few records has missing labels. No number can "
+        "mark a label as missing, because every number can be a label. Write `unit: record`."
     ),
     "records-per-user-invalid": "dataset.records_per_user must be a whole number of at least 1.",
     "users-missing": (
@@ -314,8 +315,8 @@ FAILURES: dict[str, str] = {
         "the run."
     ),
     "records-failed": (
-        "The work on the data failed. The cause is only in the operator's log, because an error or a warning may show "
-        "a record. The message names the log."
+        "A computation on the records failed. Its cause is only in the operator's log, because an error or a warning "
+        "could show a record. See the log that the message names."
     ),
     "operator-log-unwritable": (
         "The operator's log, which gets all warnings and errors about records, cannot be written. Free space, or "

@@ -8,8 +8,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
     1: {
         "plan-unreadable": "The stored plan of the sweep lacks a value, or contains a value that dp-tuner does not "
         "know. Restore plan.json from a copy.",
-        "plan-has-no-mechanism": "The trials use several sample rates or noise multipliers, but the command needs one "
-        "sample rate and one noise multiplier.",
+        "plan-has-no-mechanism": "The command needs one sample rate and one noise multiplier, but the experiment file "
+        "searches several. Write one number for each searched value that the message names.",
         "plan-incomplete": "The stored plan of the sweep lacks a required part. Restore plan.json from a copy.",
         "study-unreadable": "The file that records the sweep's trials is damaged. Restore it from a copy, or start a "
         "new sweep. dp-tuner never replaces the file by an empty one. Charged steps stay charged.",
@@ -17,9 +17,9 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
     2: {
         "release-searched": "A setting of the release must be one number. Each value would need its own release, and "
         "every release is charged. To compare values, run one search for each.",
-        "start-with-release": "A search on a release cannot start from public weights. Many searches may use one "
-        "release, but its ledger entry is written once and cannot name the weights of later searches. Remove `start` "
-        "and `freeze`.",
+        "start-with-release": "A search on a release cannot start from public weights. Several searches can use one "
+        "release, but the ledger entry of the release is written once. It cannot name the weights of later searches. "
+        "Remove `start` and `freeze`.",
         "release-method": "The method and `privacy.accounting` do not fit. `input_perturbation` needs `accounting: "
         "release`, and `pate` needs `accounting: votes`. All other methods need another accounting.",
         "release-unused": "`privacy.release` needs `accounting: release`, and `privacy.votes` needs `accounting: "
@@ -40,9 +40,9 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "or change the setting as the message says.",
         "audit-not-private": "An audit compares a lower bound of ε with a claim. A search with `private: false` claims "
         "nothing. Remove `private: false`.",
-        "audit-too-few-canaries": "An audit with too few canaries shows nothing, even if all guesses are right. Each "
-        "canary needs its own entry of the input. Audit the model on larger inputs, or give a larger file as "
-        "`--public-data`.",
+        "audit-too-few-canaries": "An audit with too few canaries shows nothing, even if all guesses are right. A "
+        "canary is a record that the audit adds at random. Each made-up canary needs its own coordinate of the input, "
+        "so small inputs allow few of them. Do what the message says.",
         "experiment-not-found": "No local file and no shipped experiment has this name. `tune ls --shipped` lists the "
         "shipped experiments. `tune init` writes a template.",
         "file-exists": "A file with this name exists. Choose another name, or overwrite it with `--force`.",
@@ -70,17 +70,17 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "under `search.space`.",
         "auto-decides": "`accounting: auto` decides this key itself. Remove the key, or write the accounting to which "
         "the key belongs.",
-        "commit-needs-composition": "The configuration of a committed run follows from scores that are seen, so "
-        "`search.commit` needs `accounting: composition`. A sealed search hides its scores, and a public search "
-        "already ends with one charged run.",
+        "commit-needs-composition": "`search.commit` chooses the configuration of the committed run from visible "
+        "scores, so it needs `accounting: composition`. A sealed search hides its scores, and a public search already "
+        "ends with one charged run.",
         "commit-with-full-runs": "`search.commit` and `search.full_runs` are two ways to divide the budget, and "
         "cannot be combined. Remove one of the two keys.",
         "commit-priced-searched": "With a committed run, all trials must have the same batch size, number of epochs "
         "and noise. The budget has one quota of steps for the trials, and one for the committed run. Give each of "
         "these parameters one value.",
-        "commit-noise-given": "With a committed run, dp-tuner calculates the noise of the trials and of the committed "
-        "run together. Only then do the trials get the share of the budget that the file gives them. Write "
-        "`noise_multiplier: auto`, or remove the key.",
+        "commit-noise-given": "`search.commit` gives the trials a share of the budget, and the committed run the rest. "
+        "dp-tuner computes the noise from these shares, so the file cannot set it. Write `noise_multiplier: auto`, "
+        "or remove the key.",
         "commit-cap": "The trials and the committed run have different noise, so a committed run needs `cap: "
         "coupon_book`, a quota of steps for each noise. Write `privacy.cap: auto`.",
         "commit-share-too-small": "The trials would have so much noise that their scores would say nothing. Raise "
@@ -96,7 +96,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger. Write sqlite:///FILE or postgresql://user@host/database.",
         "dataset-without-users": "The data set does not say which user each record belongs to, so a search on it "
         "cannot protect users. Write `privacy.unit: record`, or use a data set with users.",
-        "public-size-known": "The public size of a shipped data set is already known, and so is its number of users. "
+        "public-size-known": "For a shipped data set, dp-tuner already knows the public size and the number of users. "
         "Remove the key.",
         "user-key-unused": "`dataset.user_key` declares how your own data are divided among users. It applies only to "
         "a file of your own with `privacy.unit: user`. Remove the key.",
@@ -109,7 +109,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "validation-empty": "For protected scores, the public number of validation records must be at least 1. Raise "
         "`dataset.validation.fraction`.",
         "metric-not-protectable": "Only an accuracy can be protected, because one record moves the number of right "
-        "answers by at most 1. For other scores, no such bound is stated. Write validation_accuracy, or `protected: "
+        "answers by at most 1. dp-tuner has no such bound for other scores. Write validation_accuracy, or `protected: "
         "false`.",
         "batch-norm-refused": "BatchNorm mixes the records of a batch before clipping, so nothing bounds the influence "
         "of one record. Use group normalization, or no normalization.",
@@ -166,15 +166,15 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "With so many pairs, the accountant would need minutes. Write `cap: fixed_order`.",
         "order-without-cap": "`privacy.order` can be used only with `cap: fixed_order`. Write this cap, or remove the "
         "key.",
-        "sealed-follows-scores": "The price of a sealed search is proved only if its candidates are drawn "
-        "independently, and its runs are complete. Use the sampler `random` or `bounded`, and the pruner `none`.",
+        "sealed-follows-scores": "The price of a sealed search is proved only if its configurations are drawn "
+        "independently and its runs are complete. Use the sampler `random` or `bounded`, and the pruner `none`.",
         "sealed-scores-protected": "Each protected score is released and charged separately. This would reveal the "
         "number of runs, which a sealed search must hide. Write `protected: false`, or `accounting: composition`.",
         "mode-needs-private": "This accounting is for private searches, but with `private: false` nothing is charged. "
         "Write `private: true`, or `accounting: composition`.",
         "runs-without-selection": "`privacy.runs` can be used only with `accounting: selection`. Remove the key, or "
         "write this accounting.",
-        "run-law-unproved": "The sampler depends on scores, and then no price is proved for this distribution of the "
+        "run-law-unproved": "With a sampler that depends on scores, no price is proved for this distribution of the "
         "number of runs. Use `geometric`, or the sampler `random`.",
         "public-data-unused": "`search.public` needs `accounting: public`, or `accounting: composition` with the "
         "sampler `surrogate`. Write one of these, or remove `search.public`.",
@@ -211,8 +211,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "promotion-steps": "A value in the list `promote` would last for at most one step. Train longer, or write "
         "fewer values.",
         "pruner-unknown": "No pruner has this name. The page of keys, which `make docs` builds, lists the pruners.",
-        "sampler-not-secret": "A sealed search needs candidates that nobody can predict. Use the sampler `random` or "
-        "`bounded`.",
+        "sampler-not-secret": "A sealed search needs configurations that nobody can predict. Use the sampler `random` "
+        "or `bounded`.",
         "sampler-unknown": "No sampler has this name. The page of keys, which `make docs` builds, lists the samplers.",
         "search-option-invalid": "Optuna refuses an option. The page of keys, which `make docs` builds, lists all "
         "options.",

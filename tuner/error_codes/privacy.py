@@ -9,7 +9,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "release-charged": "A release is charged once, when its search is opened. This search is not for a release, "
         "or was charged already. Please report this as a bug.",
         "release-stored": "The checksum of a release is recorded once, after the charge, because a release is drawn "
-        "once. Charge a new release.",
+        "once. Start a new search, which draws and charges a new release.",
         "release-missing": "The stored release on which the sweep trains is missing, or its checksum is not the one in "
         "the ledger. Restore the file from a copy. A new sweep draws a new release and is charged for it.",
         "release-unwritable": "The release was drawn but could not be written. It stays charged. Fix the disk. The "
@@ -18,15 +18,15 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "process or try again.",
         "ledger-damaged": "A program other than dp-tuner changed or truncated the ledger, or tables are missing. "
         "Restore the ledger from a complete backup. A new ledger would forget what was spent, so none is created.",
-        "ledger-division-damaged": "The ledger's list of which user has which records of a data set was changed or "
+        "ledger-division-damaged": "The ledger's list that assigns the records of a data set to users was changed or "
         "removed. Restore the ledger from a complete backup. Until then, no search that protects users can start on "
         "this data set.",
         "ledger-disk-full": "The disk of the ledger is full. Nothing more is charged. Free space, then resume.",
         "ledger-encoding": "The database of a ledger must use UTF8. Create a database with that encoding.",
-        "block-not-charged": "A search was about to charge steps, but its claim is not entered for one of its blocks. "
-        "Nothing was charged. Please report this as a bug.",
-        "block-mirror": "The name is not that of a search, but of the entry that a search has for one of its blocks. "
-        "This entry cannot be charged by itself. Use the name of the search.",
+        "block-not-charged": "A search was about to charge steps, but the ledger lacks the search's claim for one of "
+        "its blocks. Nothing was charged. Please report this as a bug.",
+        "block-mirror": "This is not the name of a search, but of the ledger's entry for one block of a search. One "
+        "block cannot be charged alone. Use the name of the search.",
         "ledger-entry-refused": "The database refused an entry that does not continue the ledger's chain, or whose "
         "body is not JSON. Nothing was written. Write to a ledger with dp-tuner only.",
         "ledger-foreign": "The file is a database of another program. dp-tuner did not change it. Choose another file.",
@@ -40,7 +40,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "backup.",
         "ledger-not-granted": "The database role has no rights on the ledger's tables. Ask the ledger's owner.",
         "ledger-not-origin": "The experiment file was exported from another ledger, or from a later state of this "
-        "ledger. Another ledger does not have the charges of these records. Restore the ledger, or correct `ledger` "
+        "ledger. The ledger in use may lack charges of these records. Restore the original ledger, or correct `ledger` "
         "in the file.",
         "ledger-not-owner": "Only owners of the ledger may set caps and shares. Ask the owner of the data.",
         "ledger-not-readable": "This account cannot read the ledger. Ask for read access. If the last entries are "
@@ -86,8 +86,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger-claim-too-low": "The cap of a search allows steps that cost more than the (ε, δ) that the search "
         "claims. Restore the ledger from a backup.",
         "card-format": "Another version of dp-tuner wrote this card. Verify it with that version.",
-        "card-own-words": "A value that the operator gives for the card, for example a score, does not have the "
-        "required form. The ledger does not know such values. The message says which form is required.",
+        "card-own-words": "A value on the card that is not in the ledger, for example a score, does not have the "
+        "required form. Correct the value. The message says which form is required.",
         "card-public-size": "The charged sample rate times the card's public size must be a whole number, the "
         "expected batch size. For this card it is not, so the card and the charged search have different public "
         "sizes. Give the size from which the sample rate was computed.",
@@ -115,8 +115,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "database (postgresql://user@host/database).",
         "ledger-folder-missing": "The path of a ledger must be in a folder that exists. A mistyped path would "
         "otherwise start a new ledger, which does not have the earlier searches.",
-        "ledger-url-password": "The ledger's URL is stored in every sweep and shown in MLflow, so it may not contain a "
-        "password. Put the password into ~/.pgpass or PGPASSWORD.",
+        "ledger-url-password": "The ledger's URL is stored in every sweep and shown in MLflow, so it must not contain "
+        "a password. Put the password into ~/.pgpass or PGPASSWORD.",
         "sample-rate-out-of-range": "A sample rate is the expected batch size divided by the public number of training "
         "records. Choose a batch size of at least 1 and at most that number.",
         "noise-out-of-range": "A noise multiplier must be finite and above 0. `auto` chooses the smallest one that "
@@ -161,8 +161,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "not-plain-json": "Ledgers and cards may contain plain JSON only: text, whole numbers, finite floats, lists "
         "and mappings.",
         "no-ledger": "No ledger exists at this address. The first private search or `tune budget set` creates one.",
-        "card-contribution-bound": "A card must state a bound on records per user if the search protects users, and "
-        "only then.",
+        "card-contribution-bound": "The card of a search that protects users must state a bound on records per user. "
+        "Any other card must not state one.",
         "card-not-found": "The file is not a privacy card. Give the exported privacy_card.json.",
         "card-not-private": "With `private: false` the noise comes from a known seed, so it does not protect the "
         "records. Run the search again with `private: true`.",
@@ -186,14 +186,14 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "cap-not-set": "Shares are parts of a data set's cap, and this data set has no cap. Set the cap first with "
         "`tune budget set`.",
         "cap-order-fixed": "The Rényi order of a cap is fixed before the first search. A later choice could depend on "
-        "results, and the guarantee would not hold. Keep the order.",
+        "results, and then the guarantee would not hold. Keep the order.",
         "dataset-cap-exceeded": "The claims of all searches on the data set together would exceed its cap. Lower "
         "`privacy.epsilon` or `privacy.delta`, or ask the owner for a larger cap.",
-        "records-not-admitted": "The ledger does not allow these records for this use: it may hold them as private, "
-        "or the owner has not entered them. The message does not say which, because that would reveal something about "
-        "records. The owner can enter a public file with `tune budget public`, and a new private data set with `tune "
-        "budget set`. `tune run --void-total REASON` runs the search anyway, but voids the guarantee for all searches "
-        "together.",
+        "records-not-admitted": "The ledger does not allow these records for this use. Either it holds them as "
+        "private, or the owner has not entered them. The message does not say which, because that would reveal "
+        "something about records. The owner can enter a public file with `tune budget public`, and a new private data "
+        "set with `tune budget set`. `tune run --void-total REASON` runs the search anyway, but voids the guarantee "
+        "for all searches together.",
         "records-known-private": "Records or names that the ledger holds as private cannot be entered as public.",
         "blocks-differ": "A table is searched either as a whole or by blocks, so that each record has only one total. "
         "Search the table in the same way as before.",

@@ -34,7 +34,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "checkpoint-unseen": "A machine reported a trained step, but its checkpoint is not in the sweep's folder on "
         "the driver's machine. The search stopped before more was charged. Make `storage` a folder that every machine "
         "mounts at the same path, then resume.",
-        "trial-lost": "The infrastructure failed in a trial, and the sweep stopped. Fix the cause, then resume.",
+        "trial-lost": "The machine, a disk or a worker failed during a trial, and the sweep stopped. Fix the cause, "
+        "then resume.",
         "sealed-runs-missing": "The file with the hidden number of runs is missing. The number is never drawn again, "
         "because a second draw could depend on results. Restore the file from a copy.",
         "checkpoint-missing": "The checkpoint of the winner, or of the trial from which the committed run starts, is "
@@ -45,8 +46,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ray-gone": "Ray's process on the driver's machine died, often because the memory was full. Charged steps "
         "stay charged. Resume the sweep.",
         "loss-not-paid": "A worker was lost, and the sweep stopped, because `resources.on_loss` is stop. The trial "
-        "must repeat its steps since the last checkpoint, and they are charged again. `tune resume` continues the "
-        "trial and charges them.",
+        "must repeat its steps since the last checkpoint. `tune resume` continues the trial and charges these steps "
+        "again.",
         "drill-failed": "The sweep of `tune doctor --drill` did not start, or did not end after it was resumed. It "
         "used a ledger of its own, so nothing was charged to yours. The message has the last line of the sweep's "
         "output. `tune doctor` may name the cause.",
@@ -110,7 +111,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "would reveal more than was charged, so they cannot be shown.",
         "trial-not-found": "No trial of the sweep has this number or id. `tune show SWEEP` lists the trials.",
         "method-code-failed": "The code of your own method failed on made-up gradients. `before_clip` runs for all "
-        "samples of a batch at once. So it may use only torch operations, and may not read a value out of a tensor, "
+        "samples of a batch at once. So it must use torch operations only, and must not read a value out of a tensor, "
         "for example with `.item()`.",
         "model-code-failed": "The code of your own model failed on inputs of this shape. Fix the code, or use another "
         "data set.",
@@ -120,7 +121,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "`accounting: composition`. To search, use `tune run` and then `tune export`.",
         "tracking-uri-invalid": "MLflow cannot use the address in `tracking.uri`. Write a database such as "
         "sqlite:///runs/mlflow.db or a server such as http://HOST:5000.",
-        "tracking-uri-password": "The tracking address is stored in the sweep, its reports and its exports, so it may "
+        "tracking-uri-password": "The tracking address is stored in the sweep, its reports and its exports, so it must "
         "not contain a password. Use MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, ~/.pgpass or PGPASSWORD.",
         "tracking-store-not-found": "The file of the MLflow store does not exist. Run a search first, or give `--uri`.",
         "test-set-used": "In a sweep, only one trial may be scored on the test set. Choose the same trial as before.",
@@ -129,8 +130,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "recorded. Restore the folder from a copy, or export the trial again.",
         "export-unreadable": "A file of the export is damaged or belongs to another model. Export the model again.",
         "card-unreadable": "The file is not a privacy card. A card is the `privacy_card.json` of an export.",
-        "split-changed": "The experiment file of the export and its privacy card split the records differently. So "
-        "validation records may be training records of the model. Restore the file from a copy.",
+        "split-changed": "The experiment file of the export and its privacy card split the records differently. So the "
+        "model may have been trained on some of the validation records. Restore the file from a copy.",
         "landscape-task": "`tune landscape` measures the cross-entropy, so it needs a model with `task: "
         "classification`.",
         "split-invalid": "A loss landscape uses validation or test records. Losses of training records must stay "

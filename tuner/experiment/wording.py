@@ -83,7 +83,7 @@ _REFUSED = {
     ),
     **_refused(
         "batch-size-realised",
-        "this key is not allowed, because the actual batch size is private, so batch_size divides all sums",
+        "this key is not allowed, because the actual batch size is private, so all sums are divided by batch_size",
         "Remove the key.",
         trainable="normalize_by loss_reduction normalizer divide_by_realised_size",
     ),

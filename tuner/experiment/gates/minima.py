@@ -65,10 +65,10 @@ def proved(draft: Draft) -> Iterator[GateFinding]:
         "privacy.accounting": (experiment.is_auto, "auto compares only searches with private steps"),
         "search.public": (
             search.public is not None,
-            "the number of records, by which it divides, differs",
+            "it divides by the number of records, which differs between the two data sets",
         ),
         "search.full_runs": (search.full_runs is not None, "a run of one step has no rungs"),
-        "search.commit": (search.commit is not None, "a run of one step has no shorter run"),
+        "search.commit": (search.commit is not None, "a run of one step cannot be made shorter"),
         "search.sampler": (
             canonical_sampler(search.sampler.name) == "surrogate",
             "the prior of the surrogate covers only private steps",

@@ -105,7 +105,7 @@ def workers(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("workers-unsupported", "resources.workers_per_trial", rule, fix)
     each = resources.gpus_per_trial / resources.workers_per_trial
     if not each.is_integer() and (each > 1 or resources.workers_per_trial > 1):
-        rule = f"gives each worker {each:g} GPUs, but only the one worker of a trial can have a part of one GPU"
+        rule = f"gives each worker {each:g} GPUs, but only a trial with one worker can have a part of one GPU"
         fix = "Write a multiple of workers_per_trial, or with one worker a fraction below 1."
         yield GateFinding("gpus-not-whole", "resources.gpus_per_trial", rule, fix)
 
