@@ -161,8 +161,8 @@ def check_task(about: DatasetInfo, request: DatasetRequest) -> None:
     if about.task == REGRESSION and request.unit == "user":
         raise GateError(
             "task-of-users",
-            "`task: regression` needs `unit: record`, because no number can mark the missing labels of a user "
-            "with few records.",
+            "`task: regression` needs `unit: record`. A user with few records would need a mark for each missing "
+            "label, and no number can be this mark.",
         )
 
 

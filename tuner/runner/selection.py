@@ -113,7 +113,8 @@ def _draw_and_charge(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger) 
     if hidden is None:
         raise TunerError(
             "sweep-files-changed",
-            f"The plan of the sealed sweep {sweep.id} has a cap of another mode. Restore plan.json from a copy.",
+            f"The plan of the sealed sweep {sweep.id} has the cap of a search that is not sealed. Restore plan.json "
+            "from a copy.",
         )
     law, at_most = hidden
     begun = ledger.search_state(sweep.id).begun
