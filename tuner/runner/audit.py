@@ -348,7 +348,7 @@ def audit_text(values: dict[str, Any]) -> str:
         lines.append("  no fault was found. This is no proof: the bound may be low because the audit is weak.")
         if bound == 0:
             lines.append(
-                f"  The bound is 0, because {found['right']} right guesses of {found['guesses']} can be luck: blind "
+                f"  The bound is 0 because {found['right']} right guesses of {found['guesses']} can be luck: blind "
                 f"guesses are right in half of all cases. {_more(values)}"
             )
     else:
