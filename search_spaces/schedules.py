@@ -59,7 +59,7 @@ CONDITIONAL: tuple[Parameter, ...] = (
         default=Uniform(0.2, 0.8),
         legal=Limits(high=1.0, low_open=True),
         needs=("schedule", ("step",)),
-        source="one to four drops; DP-LSSGD drops the rate once, at step 10 000",
+        source="one to four drops in a training; DP-LSSGD drops the rate once, at step 10 000",
     ),
     Parameter(
         name="schedule.inverse_time.decay",

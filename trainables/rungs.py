@@ -170,7 +170,7 @@ class TrainingLoop:
                 raise InfrastructureError(error.code, error.message) from error
             raise InfrastructureError(
                 "checkpoint-damaged",
-                "The trial's last checkpoint does not fit its training. Restore the checkpoint from a copy, then "
+                "The trial's last checkpoint does not fit this training. Restore the checkpoint from a copy, then "
                 "resume the sweep.",
             ) from error
 

@@ -156,7 +156,8 @@ def check_task(about: DatasetInfo, request: DatasetRequest) -> None:
         raise DatasetError(
             "task-mismatch",
             f"The labels of {about.name} do not fit the task {request.task}: "
-            f"{'they are numbers' if about.task == REGRESSION else f'there are {about.classes} classes'}.",
+            f"{'they are numbers' if about.task == REGRESSION else f'there are {about.classes} classes'}. "
+            "Correct `trainable.task`.",
         )
     if about.task == REGRESSION and request.unit == "user":
         raise GateError(

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["run_sealed"]
 
 _NOTICE = (
-    "sealed. Neither the number of runs nor their progress is shown. At the end, only the winner is released: its "
-    "parameters, score and model. Ctrl-C takes effect at the next checkpoint and releases nothing."
+    "this search is sealed. Neither the number of runs nor their progress is shown. At the end, only the winner is "
+    "released: its parameters, score and model. Ctrl-C takes effect at the next checkpoint and releases nothing."
 )
 _ON_A_CLUSTER = "The pages and logs of a Ray cluster show the number of runs, so only the operator may see them."
 
