@@ -57,7 +57,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         name="ema_decay",
         default=Categorical((0.0, 0.9, 0.99, AVERAGED)),
         legal=Limits(high=1.0, high_open=True),
-        source="De et al. 2022: 0.9999 for long trainings; in the first steps, the average is shorter for every value",
+        source="De et al. 2022: 0.9999 for long trainings; at the start of a training, the average covers fewer steps",
     ),
 )
 

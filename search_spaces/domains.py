@@ -275,7 +275,7 @@ class Promoted:
     def __post_init__(self) -> None:
         whole = isinstance(self.levels, tuple) and all(_is_integer(level) and level >= 1 for level in self.levels)
         if not (whole and len(self.levels) >= 2 and all(low < high for low, high in pairwise(self.levels))):
-            rule = "promote needs a list of at least two whole numbers of at least 1, in rising order"
+            rule = "promote needs a list of two or more whole numbers, all at least 1 and in rising order"
             fix = "Write for example `{promote: [1, 3, 10]}`, or one number for all steps."
             raise DomainError("promotion-invalid", rule, as_yaml(self.levels), fix)
 

@@ -39,7 +39,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         legal=Limits(high=1.0, high_open=True),
         needs=("optimizer", (SGD,)),
         of_trainable=True,
-        source="common practice: 0.9; the papers of these methods use no momentum",
+        source="common practice: 0.9; the papers of our methods use no momentum",
     ),
     Parameter(
         name="adam_beta1",
@@ -69,8 +69,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=LogUniform(0.03, 1.0),
         legal=Limits(low_open=True),
         needs=("optimizer", (ADAM_CORRECTED,)),
-        source="DP-AdamBC has a fixed floor γ′; ours is (adam_noise_floor · deviation of the noise)², so it follows "
-        "the noise, the clip and the batch size",
+        source="DP-AdamBC has a fixed floor γ′; our floor is (adam_noise_floor · deviation of the noise)², which "
+        "changes with the noise, the clip and the batch size",
     ),
     Parameter(
         name="activation",

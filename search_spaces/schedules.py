@@ -43,7 +43,7 @@ WARMUP = Parameter(
     aliases=("warmup",),
     default=Uniform(0.0, 0.2),
     legal=Limits(high=1.0, high_open=True),
-    source="common practice: up to a fifth of the steps; the papers of these methods use no warm-up",
+    source="common practice: up to a fifth of the steps; the papers of our methods use no warm-up",
 )
 
 CONDITIONAL: tuple[Parameter, ...] = (
@@ -59,16 +59,16 @@ CONDITIONAL: tuple[Parameter, ...] = (
         default=Uniform(0.2, 0.8),
         legal=Limits(high=1.0, low_open=True),
         needs=("schedule", ("step",)),
-        source="one to four drops; DP-LSSGD drops the rate once, at step 10 000",
+        source="one to four drops in a training; DP-LSSGD drops the rate once, at step 10 000",
     ),
     Parameter(
         name="schedule.inverse_time.decay",
         default=LogUniform(0.5, 100.0),
         legal=Limits(words=INVERSE_TIMES),
         needs=("schedule", ("inverse_time",)),
-        source="DP-LSSGD paper: its a/t is `per_step`, and its a, 0.5 to 3.0, is the learning_rate; its code divides "
-        "once an epoch (`per_epoch`); with a number, the rate falls more slowly, to 1/1.5 to 1/101 of the first "
-        "rate",
+        source="DP-LSSGD paper: the rate a/t is `per_step` with the learning_rate a, from 0.5 to 3.0. The paper's code "
+        "divides the rate once an epoch (`per_epoch`). With a number as decay, the rate falls more slowly: the last "
+        "rate is between 1/1.5 and 1/101 of the first",
     ),
     Parameter(
         name="schedule.exponential.final",
@@ -89,8 +89,8 @@ CONDITIONAL: tuple[Parameter, ...] = (
         default=LogUniform(0.01, 0.2),
         legal=Limits(high=1.0, low_open=True, high_open=True),
         needs=("schedule", ("gen",)),
-        source="Liu & Bu 2025 raise the noise of the gradients by less than 1 %, which a share of up to 0.0197 does; "
-        "small batches need a larger share",
+        source="in Liu & Bu 2025, the probes raise the noise of the gradients by less than 1 %, as a share of up to "
+        "0.0197 does here; small batches need a larger share",
     ),
 )
 

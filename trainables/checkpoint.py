@@ -92,7 +92,7 @@ def hold_to_device(path: Path, kind: str) -> None:
         raise InfrastructureError(
             "replay-device-changed",
             f"This run started on another kind of device ({first}), so this device ({kind}) cannot repeat it "
-            "exactly. Resume the sweep on a machine of the first kind.",
+            "exactly. Resume the sweep on the kind of device on which it started.",
         )
 
 

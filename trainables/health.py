@@ -72,9 +72,14 @@ class HealthCheck:
         why = f"on public inputs ({type(error).__name__}). No record was involved."
         model = self._initial()
         if self._failure(Layout.of(model).flatten(model).to(theta.device)) is not None:
-            raise InfrastructureError("machine-failed", f"The machine failed {why}") from error
+            raise InfrastructureError(
+                "machine-failed", f"The machine failed {why} Check its memory and driver, then resume the sweep."
+            ) from error
         if self._failure(theta) is not None:  # otherwise the failure has passed
-            raise TrainableError("parameters-unusable", f"The model failed at step {step} {why}") from error
+            raise TrainableError(
+                "parameters-unusable",
+                f"The model failed at step {step} {why} Clamp inside the model, or lower the learning rate.",
+            ) from error
 
     def check_scoring(self, model: nn.Module) -> None:
         """Make one scoring pass over public inputs, at the first protected score of this process.
@@ -92,8 +97,12 @@ class HealthCheck:
         if error is not None:
             why = f"to score {SCORING_ROWS} public inputs ({type(error).__name__}). No record was involved."
             if self._scoring_failure(self._initial().to(parameters[0].device)) is not None:
-                raise InfrastructureError("machine-failed", f"The machine failed {why}") from error
-            raise TrainableError("parameters-unusable", f"The model failed {why}") from error
+                raise InfrastructureError(
+                    "machine-failed", f"The machine failed {why} Check its memory and driver, then resume the sweep."
+                ) from error
+            raise TrainableError(
+                "parameters-unusable", f"The model failed {why} Clamp inside the model, or lower the learning rate."
+            ) from error
         self._scored = True
 
     def _scoring_failure(self, model: nn.Module) -> BaseException | None:

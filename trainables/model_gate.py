@@ -141,7 +141,9 @@ def check_private(module: nn.Module, *, input_shape: tuple[int, ...] | None = No
     """
     problems = [_problem_of_layer(name, layer) for name, layer in module.named_modules()]
     if not any(parameter.requires_grad for parameter in module.parameters()):
-        problems.append(("model-not-trainable", "The model has no trainable parameter."))
+        problems.append(
+            ("model-not-trainable", "The model has no trainable parameter. Give it one with requires_grad=True.")
+        )
     GateError.raise_any(problems)
     if input_shape is not None and _samples_mix(module, input_shape):
         raise GateError(

@@ -34,7 +34,8 @@ class Promotion:
         wrong = []
         if not _rising(self.levels, first=1):
             wrong.append(
-                f"`{_LEVELS}` must be at least two whole numbers of at least 1, in rising order (got {self.levels!r})."
+                f"`{_LEVELS}` must be two or more whole numbers, all at least 1 and in rising order (got "
+                f"{self.levels!r})."
             )
         if not paired:
             wrong.append(f"`{_FROM_STEP}` must be one step for each level, rising from 0 (got {steps!r}).")

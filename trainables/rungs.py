@@ -132,7 +132,8 @@ class TrainingLoop:
         except (WalledError, InfrastructureError):
             if _gpu_failed():  # then the error is the GPU's, and every later trial of this process would get it too
                 raise InfrastructureError(
-                    "accelerator-failed", "The GPU of this worker no longer works. The process must end."
+                    "accelerator-failed",
+                    "The GPU of this worker no longer works, so its process must end. If the sweep stops, resume it.",
                 ) from None
             raise
 
@@ -169,7 +170,7 @@ class TrainingLoop:
                 raise InfrastructureError(error.code, error.message) from error
             raise InfrastructureError(
                 "checkpoint-damaged",
-                "The trial's last checkpoint does not fit its training. Restore the checkpoint from a copy, then "
+                "The trial's last checkpoint does not fit this training. Restore the checkpoint from a copy, then "
                 "resume the sweep.",
             ) from error
 

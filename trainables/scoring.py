@@ -156,13 +156,14 @@ def check_task(about: DatasetInfo, request: DatasetRequest) -> None:
         raise DatasetError(
             "task-mismatch",
             f"The labels of {about.name} do not fit the task {request.task}: "
-            f"{'they are numbers' if about.task == REGRESSION else f'there are {about.classes} classes'}.",
+            f"{'they are numbers' if about.task == REGRESSION else f'there are {about.classes} classes'}. "
+            "Correct `trainable.task`.",
         )
     if about.task == REGRESSION and request.unit == "user":
         raise GateError(
             "task-of-users",
-            "`task: regression` needs `unit: record`, because no number can mark the missing labels of a user "
-            "with few records.",
+            "`task: regression` needs `unit: record`. A user with few records would need a mark for each missing "
+            "label, and no number can be this mark.",
         )
 
 

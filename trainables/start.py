@@ -75,7 +75,7 @@ def read_start(path: str, *, sha256: str | None = None) -> StartFile:
         raise HyperparameterError(
             "start-changed",
             f"{path} must have the SHA-256 {sha256} of `start.sha256` (got {found}). Restore the file from a copy. "
-            "Other weights need a new search.",
+            "To use other weights, start a new search.",
         )
     try:
         weights = load(raw)

@@ -10,8 +10,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=LogUniform(1e-6, 0.1),
         legal=Limits(),
         usual=True,
-        source="weight-decay paper: 1e-4. Its best value on MNIST is 5, but the L2 term of its code has no gradient; "
-        "with the gradient, 5 gives the accuracy of guessing",
+        source="weight-decay paper: 1e-4. The paper reports 5 as the best value on MNIST, but in the paper's code the "
+        "L2 term has no gradient. With the gradient, 5 gives the accuracy of guessing",
     ),
     Parameter(
         name="weight_decay_mode",

@@ -11,7 +11,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         legal=Limits(),
         usual=True,
         source="DPLIS paper, Table 13: 0.025 to 0.04 on SVHN; 0 is the loss without smoothing. The radius R of DPLIS "
-        "multiplies the noise of a step, and a student's step has none",
+        "multiplies the noise of a step. R does not apply here, because a student's steps have no noise",
     ),
     *(parameter for parameter in dplis.PARAMETERS if parameter.name == "smoothing_samples"),
     *(parameter for parameter in dp_weight_decay.PARAMETERS if parameter.name == "weight_decay"),

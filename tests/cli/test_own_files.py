@@ -17,7 +17,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "labels are floats": ({"y_train": Y[:50] * 1.0}, ".astype(int)"),
     "a label is missing": ({"y_train": Y[:49]}, "same length"),
     "other columns in the test": ({"x_test": X[50:, :2]}, "(3,) and (2,)"),
-    "an infinite test input": ({"x_test": np.full((10, 3), np.inf)}, "got 30 others"),
+    "an infinite test input": ({"x_test": np.full((10, 3), np.inf)}, "got 30 other values"),
     "a test label out of range": ({"y_test": Y[50:] + 5}, "got 6"),
     "no test record": ({"x_test": X[:0], "y_test": Y[:0]}, "at least one record"),
     "classes of a wrong type": ({"classes": 2.0}, "`classes`"),

@@ -30,7 +30,8 @@ def require_convex(model: str) -> None:
         raise GateError(
             "model-not-convex",
             f"Output and objective perturbation need a convex loss, which {model} does not have. With another loss, "
-            "one record may move the minimum far. Use logistic_regression, or a method with private steps.",
+            "one record may move the minimum by more than the noise covers. Use logistic_regression, or a "
+            "method with private steps.",
         )
 
 

@@ -324,7 +324,7 @@ def _blocks(arrays: Arrays, facts: dict[str, Any]) -> Iterator[Remark]:
     yield Remark(
         "note",
         "block_train divides the table into blocks, each with a budget of its own. The block of a record must depend "
-        "on that record alone.",
+        "on that record alone, for example on its date. Otherwise the guarantee does not hold.",
     )
 
 
@@ -351,14 +351,14 @@ def _users(arrays: Arrays, facts: dict[str, Any]) -> Iterator[Remark]:
         yield Remark(
             "note",
             "user_test is missing, so nobody can tell whether a user has both training and test records. Add "
-            "user_test if users may have both.",
+            "user_test if some users could have both.",
         )
     if len(counts):
         yield Remark(
             "note",
-            f"the median user has {np.median(counts):g} records, and the largest has {counts[-1]}. Training uses at "
-            "most `dataset.records_per_user` records of a user. Choose this number without looking at the file, for "
-            "example from the design of the study.",
+            f"the median user has {np.median(counts):g} records, and the user with the most has {counts[-1]}. Training "
+            "uses at most `dataset.records_per_user` records of a user. Choose this number without looking at the "
+            "file, for example from the design of the study.",
         )
 
 

@@ -250,7 +250,7 @@ def _other_labels(labels: np.ndarray, task: str) -> list[str]:
     if task == REGRESSION:
         with np.errstate(all="ignore"):
             bad = int((~np.isfinite(labels.astype(np.float32))).sum())
-        return [f"`y_test` must contain only finite float32 numbers (got {bad} others)."] if bad else []
+        return [f"`y_test` must contain only finite float32 numbers (got {bad} other values)."] if bad else []
     if not np.isin(labels, (-1, 1) if signed(labels) else (0, 1)).all():
         return ["`y_test` of a binary task must contain only −1 and 1, or only 0 and 1."]
     return []
@@ -259,7 +259,7 @@ def _other_labels(labels: np.ndarray, task: str) -> list[str]:
 def _not_finite(inputs: np.ndarray) -> list[str]:
     if bad := int((~np.isfinite(inputs)).sum()):
         return [
-            f"`x_test` must contain only finite float32 numbers (got {bad} others). Replace missing values by a "
-            "constant."
+            f"`x_test` must contain only finite float32 numbers (got {bad} other values). Replace missing values by "
+            "a constant."
         ]
     return []

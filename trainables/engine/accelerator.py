@@ -35,7 +35,9 @@ def full_float32() -> None:
     _BACKENDS.cudnn.allow_tf32 = False
     if not is_full_float32():
         raise GateError(
-            "float32-reduced", "torch still computes float32 products with reduced precision, such as TF32."
+            "float32-reduced",
+            "torch still computes float32 products with reduced precision, such as TF32. Use the pinned version of "
+            "torch.",
         )
 
 

@@ -101,7 +101,7 @@ def _problem_of_name(name: str, method: str, known: list[str]) -> tuple[str, str
     if name in PRICED:
         return (
             "parameter-priced",
-            f"ε depends on `{name}`, so the parameters of a trial must not contain it. Set `{name}` in the "
+            f"ε depends on `{name}`, so a trial must not choose the value of `{name}`. Set the value in the "
             "experiment file.",
         )
     names = [*known, *SCHEDULE_KEYS]

@@ -71,9 +71,10 @@ def budget_show(ledger: str, dataset: str | None) -> tuple[dict[str, Any], str]:
 @click.option(
     "--order",
     metavar="A|auto|none",
-    help="Order of a Rényi filter, a second rule next to the sums of ε and δ. It may admit more searches, because a "
-    "search can then start if one of the two rules allows it. Each rule gets half of δ. The order cannot change while "
-    "a search counts against the cap. `auto` chooses the order, and `none` removes the filter. Default: no change.",
+    help="Order of a Rényi filter, a second rule next to the sums of ε and δ. With the filter, a search can start if "
+    "one of the two rules allows it, so more searches may fit the cap. Each rule gets half of δ. The order cannot "
+    "change while a search counts against the cap. `auto` chooses the order, and `none` removes the filter. Default: "
+    "no change.",
 )
 @click.option("--new", is_flag=True, help="Allow a new data set whose name is similar to the name of another one.")
 @click.option("--yes", is_flag=True, help="Allow a cap below the total that searches have already committed.")
@@ -114,7 +115,9 @@ def budget_public(ledger: str, dataset: str, file: str) -> tuple[dict[str, Any],
 @click.option("--delta", type=float, required=True, help="Cap on the δ of all searches by USER on DATASET together.")
 @_answers
 def budget_grant(ledger: str, dataset: str, user: str, epsilon: float, delta: float) -> tuple[dict[str, Any], str]:
-    """Set the share of USER in the cap of a data set. Then people without a share cannot start a search on it.
+    """Set the share of USER in the cap of a data set.
+
+    Then people without a share cannot start a search on this data set.
 
     If the ledger is a file, USER is an account of this machine. If the ledger is in PostgreSQL, USER is a database
     role.

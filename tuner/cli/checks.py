@@ -56,8 +56,8 @@ def tune_doctor(
     and token. With FILE too, also check the data, GPUs and own model of this experiment. `tune run` checks the same.
 
     With --drill, run a small search on public digits, with a ledger of its own. The drill kills a worker and the
-    driver, and resumes the search. Then it compares the charged steps, the drawn noise and the entries in MLflow.
-    With --address too, the drill runs on that cluster.
+    driver, and resumes the search. Then it checks that the charged steps, the drawn noise and the entries in MLflow
+    agree. With --address too, the drill runs on that cluster.
     """
     from tuner.doctor import diagnose, diagnosis_text, fix_script
 

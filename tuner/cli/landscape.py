@@ -14,7 +14,9 @@ __all__ = ["tune_landscape"]
 
 @click.command("landscape", short_help="Measure how flat the loss of exported models is.")
 @click.argument("folders", nargs=-1, required=True, metavar="EXPORT_DIR...", type=click.Path(path_type=Path))
-@click.option("--public-data", is_flag=True, help="Confirm that everyone who will see the result may know the records.")
+@click.option(
+    "--public-data", is_flag=True, help="Confirm that everyone who sees the result is allowed to know the records."
+)
 @click.option(
     "--split",
     default="validation",
@@ -23,7 +25,8 @@ __all__ = ["tune_landscape"]
 )
 @click.option(
     "--dataset",
-    help="Measure on this shipped data set, on which none of the models was trained. Needs --split test.",
+    help="Measure on this shipped data set. It must share no records with the models' training data. Needs "
+    "--split test.",
 )
 @data_option
 @click.option(

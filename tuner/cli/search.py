@@ -107,7 +107,8 @@ def tune_train(file: str, overrides: tuple[str, ...], out: Path | None, **run: A
     "--by",
     type=click.Choice(["curve", "score"]),
     help="How to choose the trial: `score` takes the best score. `curve` takes the top of the curve that a unimodal "
-    "search fits, unless the scores contradict a single top. Default: the committed run if there is one, else `score`.",
+    "search fits. `curve` is refused if the scores contradict a single top. Default: the committed run if there is "
+    "one, else `score`.",
 )
 @storage_option
 @data_option

@@ -311,7 +311,7 @@ class _Middle:
 
 def _told(unexplained: float | None) -> str:
     if unexplained is None:
-        return "not recomputed: the update itself has noise, or its rate has (with the schedule gen)"
+        return "not recomputed, because the update or its learning rate (schedule gen) contains noise of its own"
     if unexplained:
         return f"a weight differs by {unexplained:.2g} from what follows from the noised gradients alone"
     return "the weights follow from the noised gradients and public numbers alone"
@@ -329,7 +329,7 @@ def audit_text(values: dict[str, Any]) -> str:
     elif "answers" in how:
         answers = f"at most {how['answers']} answers, noise {how['answer_noise']:g}"
         run = f" ({how['queries']} tests, noise {how['threshold_noise']:g}; {answers})"
-        moves = "the number of labels of a draw is"
+        moves = "the number of labels in a draw is"
     else:
         run, moves = (
             f" (one row: clip {how['clip']:g}, noise {how['noise']:g})",
@@ -341,18 +341,18 @@ def audit_text(values: dict[str, Any]) -> str:
         f"  lower bound of its true ε   {bound:.3g} ({found['right']} of {found['guesses']} guesses right, confidence "
         f"{found['confidence']:.0%})",
         f"  sensitivity                 {moves} at most "
-        f"{moved['largest_ratio']:.3f} of what the noise covers ({moved['samples']} samples tried)",
+        f"{moved['largest_ratio']:.3f} of the limit that the noise covers ({moved['samples']} samples tried)",
         *([f"  update                      {_told(found['unexplained'])}"] if "steps" in how else []),
     ]
     if values["ok"]:
         lines.append("  no fault was found. This is no proof: the bound may be low because the audit is weak.")
         if bound == 0:
             lines.append(
-                f"  The bound is 0 because {found['right']} of {found['guesses']} right guesses can be luck: blind "
+                f"  The bound is 0 because {found['right']} right guesses of {found['guesses']} can be luck: blind "
                 f"guesses are right in half of all cases. {_more(values)}"
             )
     else:
         lines.append(
-            "  A FAULT WAS FOUND: the guarantee does not hold for this training. Do not use it on private data."
+            "  A FAULT WAS FOUND: the guarantee does not hold for this training. Do not train this way on private data."
         )
     return "\n".join(lines)

@@ -261,7 +261,8 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
     if earlier:
         return (
             f"{plural(earlier, 'charged step')} of the committed run {'is' if earlier == 1 else 'are'} in no "
-            f"checkpoint, so a resume ends this run {plural(earlier, 'step')} earlier than planned."
+            f"checkpoint. A resume charges them again, so it ends this run {plural(earlier, 'step')} earlier than "
+            "planned."
         )
     if not more and not scores:
         return "Every charged step is in a checkpoint, so a resume repeats no step."
@@ -289,7 +290,7 @@ def _with_kept_budget(stop: Stop, budget: SearchBudget | None) -> Stop:
     view = budget.view()
     kept = f"{view.left:.0%} of the budget" if view.left_steps is None else plural(view.left_steps, "step")
     many = "are" if view.left_steps is not None and view.left_steps != 1 else "is"
-    spent = f"ε spent so far (estimate) {view.epsilon_spent:.4g} of at most {view.epsilon_cap:g}"
+    spent = f"estimate of the ε spent so far: {view.epsilon_spent:.4g} of at most {view.epsilon_cap:g}"
     return replace(stop, detail=f"{stop.detail}; {kept} {many} not spent ({spent})")
 
 

@@ -137,8 +137,8 @@ def _require_public(options: LandscapeOptions) -> None:
         raise InputError(
             "public-data-unconfirmed",
             "The loss around a model is an exact function of the records, without noise, and may only be "
-            "computed on public records. Add `--public-data` if everyone who sees the result may know the "
-            "records; otherwise name a public data set with `--dataset`.",
+            "computed on public records. Add `--public-data` if everyone who sees the result is allowed to "
+            "know the records. Otherwise name a public data set with `--dataset`, and add `--public-data`.",
         )
 
 

@@ -67,7 +67,7 @@ def plan_command(
             prepared,
             datasets,
             lacking,
-            wall_time=f"training alone {_seconds_in_words(seconds)} (estimated from steps on random numbers)"
+            wall_time=f"{_seconds_in_words(seconds)} for training alone (estimated from steps on random numbers)"
             if seconds
             else "",
             comparison=compared,

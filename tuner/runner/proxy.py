@@ -166,5 +166,5 @@ def _public_search(folder: SweepFolder, prepared: ReadySearch, options: RunOptio
         "public": values["search"]["public"] | {"trials": None},
     }
     if not folder.whole:
-        write_text(folder.experiment, f"# The search on public records of {experiment.name}.\n{dump(values)}")
+        write_text(folder.experiment, f"# The search on public records before {experiment.name}.\n{dump(values)}")
     return resolved(prepare(str(folder.experiment), (), data_dir=options.data_dir or prepared.request.data_dir))

@@ -157,7 +157,7 @@ def _start_charged(
         raise TunerError(
             "charged-run-differs",
             f"The charged run was planned with {plan.steps_per_trial} steps of {plan.mechanism}, but this "
-            f"version of the program plans {one.plan.steps_per_trial} of {one.plan.mechanism}. Start a new "
+            f"version of the program plans {one.plan.steps_per_trial} steps of {one.plan.mechanism}. Start a new "
             "search.",
         )
     check_machines(one, options)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["run_sealed"]
 
 _NOTICE = (
-    "sealed. Neither the number of runs nor their progress is shown. At the end, only the winner is released: its "
-    "parameters, score and model. Ctrl-C takes effect at the next checkpoint and releases nothing."
+    "this search is sealed. Neither the number of runs nor their progress is shown. At the end, only the winner is "
+    "released: its parameters, score and model. Ctrl-C takes effect at the next checkpoint and releases nothing."
 )
 _ON_A_CLUSTER = "The pages and logs of a Ray cluster show the number of runs, so only the operator may see them."
 
@@ -113,7 +113,8 @@ def _draw_and_charge(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger) 
     if hidden is None:
         raise TunerError(
             "sweep-files-changed",
-            f"The plan of the sealed sweep {sweep.id} has a cap of another mode. Restore plan.json from a copy.",
+            f"The plan of the sealed sweep {sweep.id} has the cap of a search that is not sealed. Restore plan.json "
+            "from a copy.",
         )
     law, at_most = hidden
     begun = ledger.search_state(sweep.id).begun
