@@ -129,7 +129,7 @@ def read_export(folder: Path) -> Exported:
         raise InputError(
             "split-changed",
             f"The split in {folder / _EXPERIMENT} is {split_of(experiment)}, but the privacy card says "
-            f"{validation.get('key')}. With the file's split, the model may have been trained on some validation "
+            f"{validation.get('key')}. With the file's split, the model could have been trained on some validation "
             "records. Restore the file from a copy.",
         )
     return Exported(folder=folder, experiment=experiment, card=card, compared=ledger is not None)

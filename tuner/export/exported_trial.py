@@ -99,8 +99,8 @@ def trial_to_export(
 def _no_curve(sweep: SweepFolder) -> InputError:
     return InputError(
         "no-curve",
-        f"`--by curve` cannot be used for {sweep.id}. It needs a unimodal search that is not sealed, and in which the "
-        "assumption of a single maximum was not rejected. Leave `--by` out, or use `--by score`.",
+        f"`--by curve` cannot be used for {sweep.id}. It works only for a unimodal search that is not sealed, "
+        "and whose scores do not contradict a single maximum. Leave `--by` out, or use `--by score`.",
     )
 
 

@@ -26,7 +26,7 @@ def test_the_largest_cap_and_the_largest_total_are_named() -> None:
 
 def test_records_of_a_void_total_were_used_even_if_no_search_counts() -> None:
     said = replace(VOID, searches=0, committed=(0.0, 0.0)).sentence
-    assert "used without protection (no search that counts)" in said
+    assert "used without protection (no charged search)" in said
     assert "no search yet" not in said
 
 
@@ -42,7 +42,7 @@ def test_a_block_that_no_cap_bounds_is_never_hidden_behind_others(bad: Total, wo
     for totals in ([bad, A, B], [A, bad, B], [A, B, bad]):
         said = totals_sentence(totals)
         assert words in said
-        assert "each of the other 2 blocks together: at most ε = 8" in said
+        assert "any one of the other 2 blocks together: at most ε = 8" in said
         assert said.index(words) < said.index("at most ε = 8")
     assert totals_sentence([A, FREE, B]).endswith("To set a cap: tune budget set sales/c --epsilon E --delta D")
     all_bad = totals_sentence([FREE, VOID, ABOVE])

@@ -68,7 +68,7 @@ def test_an_honest_card_is_verified(ledger: Ledger, kind: str) -> None:
     names = {check.name for check in report.checks}
     assert {
         "card text", "ledger chain", "card hash", "ledger head", "card rendered anew", "data set's total, recounted",
-        "every pool is on the card", "cap of training", "card page", "independent accountant, cap of training",
+        "every cap is on the card", "cap of training", "card page", "independent accountant, cap of training",
         "independent accountant, curve of training", "independent accountant, one run",
     } <= names  # fmt: skip
     assert ("independent accountant, cap of validation" in names) == ("validation" in KINDS[kind])

@@ -142,7 +142,7 @@ class RunLaw:
         if not tail > _LEAST_TAIL:
             raise InputError(
                 "probability-out-of-range",
-                f"The allowed probability of more runs than the limit must be above {_LEAST_TAIL:g} (got {tail!r}). "
+                f"The allowed probability of exceeding the limit on runs must be above {_LEAST_TAIL:g} (got {tail!r}). "
                 "Lower privacy.epsilon to raise this probability.",
             )
         low, high = -1, 1

@@ -111,7 +111,7 @@ class Total:
         """What holds for all searches on the data set together, and without a cap how to set one."""
         so_far = f"{_several(self.searches)} so far, {amounts(*self.committed)}" if self.searches else "no search yet"
         if self.void:
-            counted = so_far if self.searches else "no search that counts"
+            counted = so_far if self.searches else "no charged search"
             return f"The TOTAL of {self.dataset} is VOID: its records were used without protection ({counted})."
         if self.cap is None and not self.searches:
             return f"{self.dataset} has no cap and no search yet. Each search will add to its total. {self.how_to_cap}"
@@ -141,7 +141,7 @@ def totals_sentence(totals: Sequence[Total]) -> str:
     free = [each for each in totals if not each.void and each.cap is None]
     above = [each for each in totals if not each.void and each.cap is not None and not each.within]
     held = [each for each in totals if not each.void and each.cap is not None and each.within]
-    said = [f"The whole claim counts on each of the {len(totals)} blocks."]
+    said = [f"The whole claim is added to the total of each of the {len(totals)} blocks."]
     if void:
         said.append(f"The TOTAL of {_names(void)} is VOID: records were used without protection.")
     said += [each.sentence for each in above]
@@ -150,7 +150,7 @@ def totals_sentence(totals: Sequence[Total]) -> str:
         said.append(f"{_names(free)}: no cap, and every search adds to the total. {_largest(worst)}.")
     if held:
         caps = [each.cap for each in held if each.cap is not None]
-        which = f"any of the other {len(held)} blocks" if len(held) < len(totals) else "any block"
+        which = f"any one of the other {len(held)} blocks" if len(held) < len(totals) else "any one block"
         which, whose = (held[0].dataset, "the cap") if len(held) == 1 else (which, "the largest of the caps")
         most = amounts(max(epsilon for epsilon, _ in caps), max(delta for _, delta in caps))
         worst = max(held, key=lambda each: each.committed)

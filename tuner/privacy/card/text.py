@@ -119,9 +119,9 @@ def blocks_text(blocks: Sequence[Mapping[str, Any]] | None) -> str:
     if blocks is None:
         return "none: the table is used as a whole"
     return (
-        f"{'; '.join(map(_block, blocks))}. The whole (ε, δ) of the search counts on each block. The numbers below are "
-        f"those of {plain(blocks[0]['dataset'])}. The owner of the data vouches that each record is in one block, and "
-        "that this block depends on that record alone"
+        f"{'; '.join(map(_block, blocks))}. The whole (ε, δ) of the search is added to the total of each block. The "
+        f"numbers below are those of {plain(blocks[0]['dataset'])}. The owner of the data vouches that "
+        "each record is in one block, and that this block depends on that record alone"
     )
 
 

@@ -81,7 +81,9 @@ def _checks(
         yield Check("ledger chain", ok=False, detail=str(error))
         return
     others = (
-        f". DAMAGED in the same ledger, but not used by this card: {', '.join(map(repr, damaged))}" if damaged else ""
+        f". DAMAGED in the same ledger, but not used by this card: the data sets {', '.join(map(repr, damaged))}"
+        if damaged
+        else ""
     )
     yield Check(
         "ledger chain", ok=True, detail=f"every entry has the right hash and follows the ledger's rules{others}"
@@ -160,8 +162,8 @@ def _division(ledger: Ledger, dataset: str) -> Check:
     except LedgerError as error:
         if error.code != "ledger-not-granted":
             return Check(name, ok=False, detail=str(error))
-        return Check(name, ok=True, detail="not compared: this database role may not read the stored division")
-    return Check(name, ok=True, detail="the stored division is the one that the ledger's entries name")
+        return Check(name, ok=True, detail="not compared: this database role has no right to read the stored division")
+    return Check(name, ok=True, detail="the stored division of records among users matches the ledger's entries")
 
 
 def check_page(card: Mapping[str, Any], page: str) -> Check:

@@ -49,7 +49,7 @@ def second_opinion(card: Mapping[str, Any], chains: Mapping[str, Chain], search:
     yield from _blocks(dataset, budget["blocks"], chains, search, found)
     caps = {pool: card[f"{pool}_cap"] for pool in ("training", "validation") if card[f"{pool}_cap"] is not None}
     yield Check(
-        "every pool is on the card",
+        "every cap is on the card",
         ok=list(caps) == list(found.filters),
         detail=f"the card has a cap for {', '.join(caps)}; the ledger has one for {', '.join(found.filters)}",
     )

@@ -34,8 +34,8 @@ class OneRelease(ChargedWhole):
     label: ClassVar[str] = "one noisy copy of the records, drawn once"
     accounting: ClassVar[str] = (
         "the exact privacy profile of the Gaussian mechanism on the clipped features and of randomised response on the "
-        "label, as one mechanism; if the claim uses the order of the rows, the smaller of this ε and the ε by clones "
-        "(Feldman, McMillan and Talwar 2021)"
+        "label, as one mechanism; if the claim uses the secret order of the rows, the smaller of this ε and a second "
+        "ε, which counts similar rows as clones of a record (Feldman, McMillan and Talwar 2021)"
     )
     assumption: ClassVar[tuple[str, str]] = (
         "the release is charged before it is drawn, and it is drawn once",

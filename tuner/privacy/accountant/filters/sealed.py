@@ -37,7 +37,8 @@ class Sealed(ChargedWhole):
     label: ClassVar[str] = "a random, hidden number of independent runs, of which only the best is released"
     accounting: ClassVar[str] = (
         "the smaller of two bounds for the best of a random, hidden number of runs: one uses the privacy profile of a "
-        "run, the other its Rényi divergence; both include the δ for the limit on the number of runs"
+        "run, the other its Rényi divergence; both reserve a part of δ, because the number of "
+        "runs is limited"
     )
     assumption: ClassVar[tuple[str, str]] = (
         "the whole search is charged before its first run",

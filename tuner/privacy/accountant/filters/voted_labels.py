@@ -35,8 +35,8 @@ class VotedLabels(ChargedWhole):
         "votes are; an ε computed from the votes is not used, because it would not be private"
     )
     assumption: ClassVar[tuple[str, str]] = (
-        "the numbers of tests and answers are limited, and both are charged before they are drawn",
-        "all labels are charged at once, before a vote is read; the two numbers are fixed before that",
+        "the numbers of tests and answers are limited; all tests and answers are charged before they are drawn",
+        "all labels are charged at once, before a vote is read; the two limits are fixed earlier",
     )
     mode: ClassVar[str] = "votes"
     mechanism_label: ClassVar[str] = (

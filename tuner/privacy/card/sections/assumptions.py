@@ -61,7 +61,7 @@ def _of_steps(subject: Subject) -> list[Assumption]:
         *_of_start(subject),
         *_of_device(subject),
         (
-            "the number by which a sum over records is divided is public",
+            "sums over records are divided by a public number",
             public if facts.public_size_is_public else _ASSUMED,
             "the expected batch size",
         ),
@@ -97,7 +97,7 @@ def _of_votes(subject: Subject) -> list[Assumption]:
 
 def _of_minimum(subject: Subject) -> list[Assumption]:
     proof = (
-        "it costs at most as much as one Gaussian mechanism (docs/guarantees.md: A perturbed minimum, A perturbed "
+        "a step costs at most as much as one Gaussian mechanism (docs/guarantees.md: A perturbed minimum, A perturbed "
         "objective)"
     )
     return [
@@ -110,10 +110,11 @@ def _of_minimum(subject: Subject) -> list[Assumption]:
         (
             "the solver stops near the minimum",
             _ENGINE,
-            "it checks the gradient, with a factor of 2 for rounding; the noise covers the distance to the minimum",
+            "the solver checks the size of the gradient, with a factor of 2 for rounding; the noise covers the "
+            "remaining distance to the minimum",
         ),
         (
-            "the number by which a sum over records is divided is public",
+            "sums over records are divided by a public number",
             "holds: the experiment file sets it, and it does not depend on the number of records in the data"
             if subject.facts.public_size_is_public
             else _ASSUMED,
@@ -207,8 +208,9 @@ def _of_device(subject: Subject) -> list[Assumption]:
     if subject.search.details.get("device") != "cuda":
         return []
     why = (
-        "the trials ran on a GPU; all passes have one public shape, and products are computed in full float32; but no "
-        "test on a real GPU has shown that the other records of a pass do not change how a record is rounded"
+        "the trials ran on a GPU, where the other records of a pass could change how a record is rounded; all passes "
+        "have one public size, and products are computed in full float32; no test on a real GPU has shown that this is "
+        "enough"
     )
     return [("rounding on the GPU stays within what the noise covers", _ASSUMED, why)]
 

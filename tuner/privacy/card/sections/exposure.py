@@ -35,8 +35,8 @@ def _data_accesses(subject: Subject) -> dict[str, Any]:
         "this_search": subject.mode.access,
         "scores": "validation records: each released score was charged before its noise was drawn"
         if found.validation is not None
-        else "validation records: the search may compute any number of scores on them; the guarantee does not cover "
-        "these scores",
+        else "validation records: the number of scores on them is not limited; the guarantee does not cover these "
+        "scores",
         "earlier_searches": list(dict.fromkeys(earlier)),
         "later_searches": list(dict.fromkeys(later)),
         "label": "every other search on these records has its own claim, and the budget of the data set adds up all "
@@ -69,8 +69,8 @@ def _public_search(subject: Subject) -> dict[str, Any] | None:
     )
     if "proxy_search" in details:
         label += (
-            ". Its scores guided the search on the private records, and that search is charged as if there were no "
-            "such scores"
+            ". The scores of this search guided the search on the private records, and did not change what that search "
+            "is charged"
         )
     return {**dict(declared), "epsilon": 0.0, "label": label}
 

@@ -75,9 +75,13 @@ def _naming(search: SearchState) -> str:
     near = ", ".join(search.details.get("near", ()))
     return (
         "ASSUMED: the total depends on the names that the owner gives to data sets. The ledger recognises the same "
-        "records in any order and type of number, but a file with a changed label or a missing record counts as other "
-        "records"
-        + (f". When the search was opened, these data sets had the same shape and user: {near}" if near else "")
+        "records in any order and any number type. A file with a changed label or a missing record counts as other "
+        "records: under another name, it gets a total of its own"
+        + (
+            f". When the search was opened, these data sets had the same shape and the same user of dp-tuner: {near}"
+            if near
+            else ""
+        )
     )
 
 
@@ -101,7 +105,7 @@ DATASET_BUDGET = CardSection(
         "blocks": Field("blocks of a growing table", blocks_text),
         "rule": Field("how the costs of the searches are added up"),
         "cap": Field("cap set by the owner", cap_text),
-        "searches": Field("number of searches that count"),
+        "searches": Field("number of searches in the total"),
         "committed_epsilon": Field("ε committed (sum of the caps of these searches)"),
         "committed_delta": Field("δ committed"),
         "within_cap": Field("within the cap"),
@@ -109,7 +113,7 @@ DATASET_BUDGET = CardSection(
             "whether the TOTAL is VOID, because the owner let records be used without protection", voids_text
         ),
         "naming": Field("what the total depends on"),
-        "user": Field("user who ran this search"),
+        "user": Field("user of dp-tuner who ran this search"),
         "share": Field("that user's share (a cap on the searches of one person)"),
         "committed_by_user": Field("sum of the caps of that user's searches"),
         "label": Field("what committed and spent mean"),

@@ -47,7 +47,7 @@ def _randomness(subject: Subject) -> dict[str, Any]:
     return {
         "generator": GENERATOR,
         "seeded": False,
-        "floating_point_attack": "not covered: this version does not exclude such attacks (Mironov 2012)",
+        "floating_point_attack": "not covered: this version does not prevent such attacks (Mironov 2012)",
         "timing_side_channel": "not covered: step times vary; analysts do not see them, but the operator does"
         + (hours if subject.search.hides_runs else ""),
     }

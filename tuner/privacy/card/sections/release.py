@@ -32,8 +32,12 @@ def _value(subject: Subject) -> dict[str, Any] | None:
         "noise_on_features": each.noise,
         "label_kept": each.kept,
         "local": {"epsilon": each.epsilon(subject.search.delta), "delta": subject.search.delta},
-        "order": "the rows are in a secret, uniformly random order, which the claim "
-        + ("does not use" if found.clone_epsilon is None else "uses: each record is hidden among similar rows"),
+        "order": "the rows are in a secret, uniformly random order; the claim "
+        + (
+            "does not rely on it"
+            if found.clone_epsilon is None
+            else "relies on it: each record is hidden among similar rows"
+        ),
     }
 
 
@@ -47,7 +51,7 @@ RELEASED_RECORDS = CardSection(
         "noise_on_features": Field("standard deviation of the noise on each feature"),
         "label_kept": Field("probability that a row has the true label of its record"),
         "local": Field(
-            "(ε, δ) of one row: a limit on how well whoever sees the row can tell any two values of its record apart"
+            "(ε, δ) of one row: a limit on how well a reader of the row can tell any two values of its record apart"
         ),
         "order": Field("order of the rows"),
         "queries": Field("number of inputs that were tested (public)"),

@@ -87,7 +87,10 @@ def epsilon_ranges(body: Mapping[str, Any], deltas: Sequence[float]) -> tuple[Ep
             return tuple(_around(value, value, how) for value in found)
         case "sealed":
             selection = Selection(body, min(deltas))
-            how = "the smaller of two bounds, by privacy profile and by Rényi divergence, with the δ of truncation"
+            how = (
+                "the smaller of two bounds, by privacy profile and by Rényi divergence, with a part of δ for the limit "
+                "on the number of runs"
+            )
             ends = (selection.epsilon(delta) for delta in deltas)
             return tuple(EpsilonRange(low, high, most * (1 + _FAR) + _SLACK, how) for low, high, most in ends)
         case "one_release":
@@ -175,7 +178,7 @@ def within(body: Mapping[str, Any], steps: Iterable[tuple[float, float, int]]) -
 
 
 def _charged_whole(what: str, steps: int) -> str:
-    return f"a {what} may only be charged as a whole; steps charged one by one: {steps}"
+    return f"a {what} must be charged as a whole; steps charged one by one: {steps}"
 
 
 def _quotas(body: Mapping[str, Any]) -> list[tuple[float, float, int]]:

@@ -78,14 +78,16 @@ def recount(entries: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[dict[str,
                 search.mechanisms.setdefault(account, _mechanism(body))
                 if body.get("rung") and body["pool"] == "training" and search.held[account]:
                     raise ValueError(
-                        f"trial {body['trial']!r} reserved its next rung before it had finished the last one"
+                        f"trial {body['trial']!r} reserved its next rung before it had finished the previous one"
                     )
                 search.held[account] += body["steps"]
             case "lease":
                 search, pool = found[body["search"]], body["pool"]
                 mechanism = _mechanism(body)
                 if search.mechanisms.get((pool, body["trial"])) != mechanism:
-                    raise ValueError(f"trial {body['trial']!r} leased steps of a mechanism that it did not reserve")
+                    raise ValueError(
+                        f"trial {body['trial']!r} was charged for steps of a mechanism that it did not reserve"
+                    )
                 search.held[pool, body["trial"]] -= body["steps"]
                 search.charged[pool][mechanism] += body["steps"]
             case "close_search" | "reopen_search":

@@ -130,7 +130,7 @@ class _Clones:
             n, table = self._counts[:, None], self._table
             width = 40 + int(5 * sqrt(float(n.max()) + 1))
             if width * len(n) > _MOST:
-                raise TooLargeError(f"a sum over {width * len(n)} numbers of clones is too large")
+                raise TooLargeError(f"the sum over the number of clones has too many terms ({width * len(n)})")
             factor = 1 / (1 + exp(-min(epsilon, 700.0)))
             k = np.maximum((n + 1) * factor - 1, 0).astype(np.int64) + np.arange(width)[None, :]
             half = table[n] - n * log(2)
