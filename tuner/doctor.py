@@ -177,7 +177,7 @@ def _gpu() -> Iterable[Diagnosis]:
     yield Diagnosis(
         "gpu",
         ok=True,
-        found=f"{found}. Training was never tested on a real GPU, so cards list the rounding on a GPU as assumed",
+        found=f"{found}. Training was never tested on a real GPU, so privacy cards list GPU rounding as an assumption",
         fix="Run `make gpu-check` in the checkout, and keep its output.",
         warning=True,
     )

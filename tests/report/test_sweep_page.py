@@ -57,7 +57,7 @@ def test_every_fact_of_a_sweep_is_on_its_page() -> None:
         "spent 12 scores", "of 40 scores", "The guarantee of ONE search is its cap: ε = 8 at δ = 1e-05",
         "Best trial: 1", "learning_rate 0.125", "tune export digits",
         "below the median", "score is not a number", "20 / 100", "1.25", "1 ★",
-        "2 candidates did not fit the remaining budget",
+        "2 configurations did not fit the remaining budget",
         "data set digits: 1 search", "/a/very/long/path", "name: digits",
     ):  # fmt: skip
         assert expected in words, expected

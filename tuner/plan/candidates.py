@@ -147,9 +147,9 @@ def _gen(experiment: Experiment, values: dict[str, Any]) -> None:
             what = "searches" if isinstance(rate, Mapping) else "fixes"
             raise CandidateRefused(f"the file {what} learning_rate, but the schedule gen sets the rate by itself")
         if schedule is not None:
-            raise CandidateRefused("the file has another schedule")
+            raise CandidateRefused("the file has another schedule than gen")
     if raw.get("clipping", "automatic") != "automatic":
-        raise CandidateRefused("the file has another clipping")
+        raise CandidateRefused("the file has another clipping than automatic")
     chosen = {name: value for name, value in _single_values(experiment) if name not in _SET_BY_PRIOR}
     kept = {"learning_rate": rate} if is_number(rate) else {}
     _one_run(values, {**chosen, **kept, "schedule": GEN, "clipping": "automatic"})

@@ -163,7 +163,7 @@ def _fixed_order(choices: Choices, trials: float, privacy: PrivacySection) -> tu
     filter = FixedOrder.of(order=at, epsilon=target, delta=delta)
     if filter is None or all(filter.left({}, choice.mechanism) < choice.shortest for choice in choices.menu):
         cheapest = min(choices.menu, key=lambda choice: choice.weight)
-        held = f", which exceeds the budget of a Rényi filter at order {at:g}"
+        held = f" and exceeds the budget of a Rényi filter of order {at:g}"
         raise _refuse_run(cheapest.mechanism, cheapest.shortest, target, delta, held=held)
     return filter, choices
 
@@ -210,7 +210,7 @@ def _refuse_run(
     """Return the error for one run whose `steps` steps exceed ε. In the error, the text `held` follows the run's ε."""
     return BudgetRefusedError(
         "budget-too-small",
-        f"One run of {steps} steps at noise multiplier {mechanism.noise_multiplier:g} has ε = "
-        f"{epsilon(mechanism, steps, delta):.4g}{held}, but `privacy.epsilon` is {target:g}. Raise "
+        f"One run of {steps} steps at noise multiplier {mechanism.noise_multiplier:g} does not fit `privacy.epsilon: "
+        f"{target:g}`: it has ε = {epsilon(mechanism, steps, delta):.4g}{held}. Raise "
         "`privacy.noise_multiplier` (or set it to auto), lower `trainable.epochs`, or raise `privacy.epsilon`.",
     )

@@ -240,7 +240,9 @@ def _unmeasured(candidate: str, planned: _Planned, at: Situation | None) -> str:
         return "not measured at the learning rate of this file, which is far from the recommended one"
     error = probe_error(experiment, plan) if candidate == "gen" else None
     if error is not None and error.is_large:
-        return f"its probes of the loss are too noisy here (error {error.value:.2g} of their bound)"
+        return (
+            f"its loss probes are too noisy here (their standard error is {error.value:.2g} times their largest value)"
+        )
     return ""
 
 

@@ -76,9 +76,9 @@ def planned_runs(experiment: Experiment, choices: Choices) -> Bought | None:
     if search.full_runs < least * (1 - 1e-9):
         raise InputError(
             "full-runs-too-small",
-            f"`search.full_runs` must be at least {ceil(least * 1000) / 1000:g} (got {search.full_runs:g}), for one "
-            f"whole run of {steps} steps, and the first {first} steps of {search.trials - 1} other trials. Raise "
-            "full_runs, plan fewer trials, or let trials report earlier with `search.rungs`.",
+            f"`search.full_runs` must be at least {ceil(least * 1000) / 1000:g} (got {search.full_runs:g}). It must "
+            f"pay for one whole run of {steps} steps and the first {first} steps of {search.trials - 1} other "
+            "trials. Raise full_runs, plan fewer trials, or let trials report earlier with `search.rungs`.",
         )
     return bought(search, rungs, search.full_runs, advised)
 

@@ -247,7 +247,7 @@ def _plan_published(experiment: Experiment, choices: Choices) -> PlannedMode:
     classes = info(experiment.dataset_request()).classes
     randomiser = NoisyRecords(clip=release.clip, noise=noise, label_epsilon=_CLEAR, classes=classes)
     filled = replace(choices, noise=1 / randomiser.shift)
-    reason = "the noise of the input perturbation paper, which guarantees nothing"
+    reason = "the noise of the input perturbation paper; this noise gives no guarantee"
     return PlannedMode(chosen=ChosenFilter(OneRelease(randomiser, n), filled, reason))
 
 

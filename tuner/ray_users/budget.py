@@ -169,8 +169,9 @@ def open_budget(url: str, search: str, spec: TrainingSpec, claim: Claim, *, full
         if then != (claim.filter, claim.epsilon, claim.delta, fingerprint, settings):
             raise TunerError(
                 "ledger-mismatch",
-                f"The ledger has a search {search!r} with another claim, other settings or other records. Give the "
-                "same ones, or another name as `search`. A search of another name is charged in addition.",
+                f"The ledger already has a search {search!r} with another claim, other settings or other records. "
+                "Repeat the settings and records of that search, or choose a new name for `search`. A search with a "
+                "new name is charged in addition.",
             )
         _settle_all(ledger, search)
         ledger.reopen_search(search)

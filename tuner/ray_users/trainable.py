@@ -290,8 +290,8 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         if self._draws > leased:
             raise LedgerError(
                 "steps-not-leased",
-                f"The trial drew noise {self._draws} times, but only {leased} steps were charged. Nothing that it "
-                "computed may be used. Remove the code that trains without the charge.",
+                f"The trial drew noise {self._draws} times, but only {leased} steps were charged. Discard all "
+                "results of this trial, and remove the code that trains without the charge.",
             )
 
     def _end(self, *, forfeits: bool = False) -> None:

@@ -51,7 +51,7 @@ def serve_ui(uri: str, *, port: int, runs: TrackedRuns | None = None) -> int:
     store = absolute_uri(uri)
     if store.startswith(("http://", "https://")):
         page = _PAGE if runs is None else _page_of(connect(store), runs)
-        click.echo(f"{store.rstrip('/')}/{page}   (the pages of the tracking server; nothing was started)")
+        click.echo(f"{store.rstrip('/')}/{page}   (a page of the tracking server; no local server was started)")
         return 0
     if store.startswith("sqlite:///") and not Path(store.removeprefix("sqlite:///")).exists():
         raise InputError(

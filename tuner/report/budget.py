@@ -112,7 +112,9 @@ def set_cap(
     state = ledger.dataset_state(owner)
     notes = []
     if order == "auto":
-        notes.append(f"The Rényi order is {asked:g}. Of all orders tried, it admits the most Gaussian mechanisms.")
+        notes.append(
+            f"The Rényi order is {asked:g}. Of all orders tried, this one admits the most Gaussian mechanisms."
+        )
     if asked is not None:
         notes.append(f"δ is split between two rules: {rule(state.cap)}.")
     if within_cap(state) is False:
@@ -209,7 +211,7 @@ def enter_public(url: str, dataset: str, file: str) -> dict[str, Any]:
     content = records_fingerprint(request).encode()
     ledger = Ledger.open(url)
     ledger.enter_public(dataset, ledger.key.digest(RECORDS_PURPOSE, content))
-    note = "The records of the file are entered as public. A file with other records needs an entry of its own."
+    note = "The ledger now lists the records of this file as public. Enter a file with other records separately."
     return _changed(ledger, ledger.dataset_state(dataset), [note])
 
 

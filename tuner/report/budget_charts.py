@@ -122,7 +122,7 @@ def spending_chart(spending: Spending, metric: str) -> Chart | None:
         )
     most = max(value for value in (*spent, *whole) if value is not None)
     x = "ε spent (an estimate, no guarantee)" if spending.with_epsilon else "steps"
-    chart = make_chart(f"best {metric} by what was spent", traces, x=x, y=f"best {metric}")
+    chart = make_chart(f"best {metric} by budget spent", traces, x=x, y=f"best {metric}")
     chart["layout"]["xaxis"]["rangemode"] = "tozero"
     widen(chart, [score for score in best if score is not None])
     if spending.with_epsilon and spending.cap is not None and spending.cap <= 1.5 * most:

@@ -134,12 +134,12 @@ def _boxes(values: Values) -> list[tuple[str, str, list[str]]]:
     counted = sum(search["counts"] for search in values["searches"])
     guarantee = "cap (below what was committed)" if values["over"] else "guarantee (the cap)"
     if values["void"]:
-        guarantee = "cap (NO guarantee: the total is void)"
+        guarantee = "cap (NO guarantee for all searches together)"
     remark = f"{counted} {'counts' if counted == 1 else 'count'} {'against the cap' if cap else 'in the committed sum'}"
     return [
         (guarantee, *_headline(cap)) if cap else ("cap", "none", ["each search has its own cap"]),
         ("committed", *_headline(values["committed"])),
-        ("left, if the claims are added" if values["order"] else "left", *_headline(left)),
+        ("left under the first rule" if values["order"] else "left", *_headline(left)),
         ("searches", str(number), [remark]),
     ]
 

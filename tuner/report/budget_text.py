@@ -53,7 +53,7 @@ def _dataset_lines(dataset: dict[str, Any]) -> list[str]:
                 f"{amounts_text(dataset['guarantee'])}"
             )
         lines.append(f"  rule: {dataset['rule']}")
-        lines.append(f"  left, if the claims are added: {left}" if dataset["order"] else f"  left: {left}")
+        lines.append(f"  left under the first rule: {left}" if dataset["order"] else f"  left: {left}")
         if dataset["order"] is not None:
             used = dataset["order_used"]
             lines.append(
@@ -66,7 +66,7 @@ def _dataset_lines(dataset: dict[str, Any]) -> list[str]:
         f"{odometer['delta_is']}"
     )
     if dataset["division"] is not None:
-        lines.append(f"  the total for one user rests on {dataset['division']}")
+        lines.append(f"  the total for one user relies on {dataset['division']}")
     if dataset["division_fault"] is not None:
         lines.append(f"  WARNING: {dataset['division_fault']}")
     if dataset["divided"]:

@@ -203,7 +203,7 @@ def _score_range(picture: CurvePicture) -> tuple[float, float]:
 
 def _draw_excluded(axes: Axes, picture: CurvePicture) -> None:
     """Shade the parameter values that the pruner has excluded."""
-    label = f"excluded: the best value is {picture.where} (level {100 * picture.level:.3g} %)"
+    label = f"excluded: the best value is {picture.where} (significance level {100 * picture.level:.3g} %)"
     for left, right in _excluded(picture):
         axes.axvspan(left, right, facecolor=GREY, alpha=0.15, linewidth=0, label=label)
         label = ""

@@ -301,8 +301,8 @@ def sweep_report(
     if isinstance(plan.training_filter, VotedLabels):
         each = plan.training_filter.noise
         drawn, cap = (
-            f"standard deviation {each.threshold_noise:g} votes on each test, {each.answer_noise:g} on each count of "
-            "an answer",
+            f"standard deviation {each.threshold_noise:g} votes on each threshold test, {each.answer_noise:g} votes "
+            "on each count of an answer",
             "",
         )
     facts += [
@@ -317,7 +317,7 @@ def sweep_report(
         facts.append(("data set" if len(datasets) == 1 else "block", f"{dataset.dataset}: {dataset_line(dataset)}"))
     misfits, excluded = _not_started(study)
     if excluded:
-        facts.append(("excluded", f"{plural(excluded, 'candidate')} before their first step, at no cost"))
+        facts.append(("excluded", f"{plural(excluded, 'configuration')} before their first step, at no cost"))
     facts.append(("folder", str(sweep.root)))
     return SweepReport(
         name=experiment.name,

@@ -157,7 +157,9 @@ def release_facts(experiment: Experiment, plan: Plan) -> tuple[tuple[str, str], 
         each = f"gradients with noise multiplier {probes.gradient:.4g}, and loss probes with {probes.probe:.4g}"
         facts.append(("a step of gen", f"two releases: {each}; together they cost as much as one with {noise:.4g}"))
         if probes.is_large:
-            told = f"the noise of a loss probe is {probes.value:.2g} times its largest value, so many are averaged"
+            told = (
+                f"the noise of a loss probe is {probes.value:.2g} times its largest value, so many probes are averaged"
+            )
             facts.append(("noisy probes", f"{told}. A larger batch or a larger schedule.gen.probe_share helps"))
     else:
         facts.append(("a step of gen", "two releases, gradients and loss probes. Together they cost as much as one"))
@@ -195,7 +197,7 @@ def minimum_facts(experiment: Experiment, plan: Plan, *, classes: int) -> tuple[
         facts.append(
             (
                 "least weight_decay",
-                f"{ends}, depending on feature_clip. A smaller value is raised to this one, because the proof needs it",
+                f"{ends}, depending on feature_clip. A smaller value is raised to this minimum: the proof needs it",
             )
         )
     return tuple(facts)
@@ -298,7 +300,7 @@ def _searched(plan: Plan) -> tuple[str, str]:
 
 def _promoted(plan: Plan) -> Iterator[tuple[str, str]]:
     shorter = {"batch_size", "epochs"} & set(plan.priced)
-    fractions = " (and at the same fractions of a shorter trial)" if shorter else ""
+    fractions = " (a shorter trial changes at the same fractions of its steps)" if shorter else ""
     for name, promotion in plan.promoted.items():
         first, *later = zip(promotion.levels, promotion.from_step, strict=True)
         rises = ", ".join(f"{level} from step {step}" for level, step in later)
@@ -316,7 +318,7 @@ def _scores(plan: Plan) -> Iterator[tuple[str, str]]:
     left = scores.releases - planned
     told = plural(planned, "score")
     if left < 0:
-        told = f"only {scores.releases} of the {planned} planned scores"
+        told = f"only {scores.releases} of the {planned} planned scores fit"
     elif left:
         told += f" and {left} in reserve for {'a restored trial' if left == 1 else 'restored trials'}"
     yield "score budget", f"{told} within ε = {scores.epsilon:g}, δ = {scores.delta:g}, for the validation records"

@@ -72,14 +72,14 @@ def _rung_wise(plan: Plan, found: Bought) -> Iterator[tuple[str, str]]:
     runs, advised = f"{found.full_runs:g}", f"{found.recommended:g}"
     yield (
         "trials",
-        f"{plan.trials} at most. They share the steps of {runs} whole runs (full_runs), reserved rung by rung",
+        f"{plan.trials} at most. They share the steps of {runs} whole runs (full_runs). Each reserves its steps "
+        "rung by rung",
     )
     there = [f"{trials} at step {step}" for step, trials in zip(found.levels, found.reached, strict=True)]
     yield "trials by step", f"{', '.join(there)}, if none fails and all are equally long"
     yield (
         "winner",
-        f"in simulated searches {100 * found.loss:.1f} % below the best configuration; recommended full_runs: "
-        f"{advised}",
+        f"in simulated searches, it scores {100 * found.loss:.1f} % below the best; recommended full_runs: {advised}",
     )
 
 
@@ -112,7 +112,7 @@ def _sealed_cost(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "limit on runs", f"costs {100 * facts.truncation_share:.2g} % of δ"
     if (low, high) != (1.0, 1.0):
         instead = f"{facts.price:.3g} instead of {facts.price_without_ratio:.3g} times the ε of one run"
-        yield "bounded sampler", f"density {low:g} to {high:g} times the prior's; the winner costs {instead}"
+        yield "bounded sampler", f"its density is {low:g} to {high:g} times the prior's; the winner costs {instead}"
 
 
 def _public_trials(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -139,7 +139,8 @@ def _release_trials(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.private:
         yield (
             "labels",
-            f"each is unchanged with probability {each.kept:.1%}; {each.classes} classes (ε = {each.label_epsilon:g})",
+            f"each label stays unchanged with probability {each.kept:.1%}; {each.classes} classes (ε of a label: "
+            f"{each.label_epsilon:g})",
         )
     else:
         yield "labels", "released without noise"

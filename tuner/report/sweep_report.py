@@ -118,7 +118,7 @@ class SweepReport:
         if not self.not_started:
             return ""
         were = "was" if self.not_started == 1 else "were"
-        return f"{plural(self.not_started, 'candidate')} did not fit the remaining budget and {were} not started"
+        return f"{plural(self.not_started, 'configuration')} did not fit the remaining budget and {were} not started"
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -39,7 +39,8 @@ def tied_text(tied: Sequence[int]) -> str:
     if not tied:
         return ""
     named = ", ".join(map(str, tied[:_NAMED])) + (f" and {len(tied) - _NAMED} more" if len(tied) > _NAMED else "")
-    return f"within one standard error of the difference: {'trial' if len(tied) == 1 else 'trials'} {named}"
+    trials = "trial" if len(tied) == 1 else "trials"
+    return f"as good as the best, within one standard error of the difference: {trials} {named}"
 
 
 def expected_text(expected: float | None) -> str:

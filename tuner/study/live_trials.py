@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["NO_RESERVATION", "NO_ROOM", "FirstFailures", "LiveTrials"]
 
 NO_ROOM = "the steps to repeat after an interruption do not fit in the privacy budget"
-NO_RESERVATION = "its reservation was settled in the ledger while the trial was running"
+NO_RESERVATION = "its reserved steps were already settled in the ledger, so it could not continue"
 
 
 class FirstFailures:

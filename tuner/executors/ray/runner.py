@@ -262,8 +262,8 @@ class _Bridge:
             raise TunerError(
                 "loss-not-paid",
                 f"Trial {trial_id} would repeat its steps after step {done}, because {why}. This would charge {twice} "
-                "steps twice, but `resources.on_loss` is stop, so nothing more is charged. `tune resume` continues the "
-                "trial and charges these steps again.",
+                "steps twice. `resources.on_loss` is stop, so the sweep stops instead. To continue the trial and "
+                "charge these steps again, use `tune resume`.",
             )
 
     def kill_hung(self) -> None:

@@ -46,9 +46,9 @@ class UnimodalPruner(AlongParameter, BasePruner, StudyPruner):
         value = f"{trial.params[self.parameter]:.4g}"
         when = f"after {100 * done:.0f} % of its steps" if done else "before its first step"
         if beliefs.at_chance(trial.number):
-            return f"at {self.parameter} = {value}, the score hardly rises, while that of another trial does ({when})"
+            return f"at {self.parameter} = {value}, the score hardly rises, but that of another trial rises ({when})"
         if beliefs.rules.strict:
-            return f"{self.parameter} = {value} is outside the range of the best value (level 5 %), {when}"
+            return f"{self.parameter} = {value} is outside the range of the best value (significance level 5 %), {when}"
         near = _shown(beliefs.near(place, context))
         return f"{self.parameter} = {value} is near the best only with probability {near}, {when}"
 

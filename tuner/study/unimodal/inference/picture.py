@@ -174,7 +174,7 @@ class CurvePicture:
         """Summary of the picture in one line."""
         if not self.unimodal:
             instead = f"the pruner {self.fallback} stops trials" if self.fallback else "the search does not assume this"
-            return f"{self.parameter}: not unimodal (level {_percent(self.level)}), so {instead}"
+            return f"{self.parameter}: not unimodal (significance level {_percent(self.level)}), so {instead}"
         said = [f"best {self.where}" if self.where else "no value excluded yet"]
         if self.best is not None and self.near is not None:
             said.append(f"trial {self.best} is near the best with probability {self.chance}")
