@@ -149,10 +149,9 @@ def _grant(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
             "shares-exceed-cap",
             f"The cap of data set {state.dataset!r} is {amounts(state.cap.epsilon, state.cap.delta)}. Other users hold "
             f"{amounts(float(held[0]), float(held[1]))} of this cap. Each of them holds the share or what the user's "
-            f"searches have committed, whichever is larger. So at most "
-            f"{amounts(float(left[0]), float(left[1]))} is left for {user!r} (asked for "
-            f"{amounts(share.epsilon, share.delta)}). {unfit(total, (state.cap.epsilon, state.cap.delta))}. Grant less, lower "
-            "another share, or raise the cap.",
+            f"searches have committed, whichever is larger. So at most {amounts(float(left[0]), float(left[1]))} is "
+            f"left for {user!r} (asked for {amounts(share.epsilon, share.delta)}). "
+            f"{unfit(total, (state.cap.epsilon, state.cap.delta))}. Grant less, lower another share, or raise the cap.",
         )
     return replace(state, grants=state.grants.with_item(user, share))
 
