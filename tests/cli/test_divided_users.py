@@ -56,7 +56,9 @@ def test_users_are_not_divided_anew_and_every_view_says_so(owned: Tune, scored: 
     # With the same users the same file is admitted, and the total is said to rest on both.
     write_file(owned.folder / "own.npz", USERS, first=1)
     owned("run", "own.yaml", "--local", "--quiet")
-    basis = "one division of the records among users, checked by keyed hashes over the files of 2 searches"
+    basis = (
+        "one division of the records among users; the ledger checked it by keyed hashes over the files of 2 searches"
+    )
     assert basis in owned("budget", "show").text
     owned("budget", "report", "own", "--out", "page.html")
     assert basis in " ".join(Path("page.html").read_text().split())

@@ -238,8 +238,8 @@ class _Check:
         warnings = []
         if not any(node.may_run for node in nodes):
             warnings.append(
-                "No machine of the cluster can run a trial now. Trials wait until such a machine joins, and that "
-                "machine is not checked."
+                "No machine of the cluster can run a trial now. Trials wait until such a machine joins. This "
+                "check does not cover machines that join later, so check the cluster again then."
             )
         opened = [node.name for node in nodes if node.facts is not None and node.facts["token"] == "disabled"]
         if opened and not self.expected.charges:

@@ -20,7 +20,7 @@ __all__ = ["EVERYWHERE", "FACTS", "OPEN", "Expected", "problem_of_import", "prob
 Judged: TypeAlias = tuple[str, NodeProblem | None]
 """(text in the table, problem)"""
 
-_COPY = "Copy the driver's file to that machine."
+_COPY = "Copy the file from the driver to that machine."
 _GIB = 1 << 30
 _MEMORY_PER_TRIAL = _GIB // 2
 """Least free memory for each concurrent trial: torch and Opacus alone take 300 MB."""

@@ -93,7 +93,7 @@ def naming_warnings(prepared: ReadySearch) -> tuple[str, ...]:
         near = near_names(ledger, prepared.owner, prepared.about, user=ledger.user())
         found += [
             f"the ledger has another data set with inputs of the same shape, searched by the same user: {name}. If the "
-            "two data sets have records in common, use one name, because the totals of these records add up."
+            "two data sets have records in common, use one name, because only one name gives these records one total."
             for name in near
         ]
     return tuple(found)

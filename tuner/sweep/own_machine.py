@@ -58,8 +58,8 @@ def missing_gpus(resources: ResourcesSection, places: Places) -> str:
     if not needed or needed <= (has := _gpus()):
         return ""
     return (
-        f"{places.of('resources.gpus_per_trial')}: {_needs(needed, 'GPU', has)}. So no time was measured, and `tune "
-        "run` needs a machine with a GPU, or a cluster (--address)"
+        f"{places.of('resources.gpus_per_trial')}: {_needs(needed, 'GPU', has)}. So no time was measured. "
+        "For `tune run`, use a machine with a GPU, or a cluster (--address)"
     )
 
 

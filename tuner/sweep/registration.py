@@ -88,7 +88,7 @@ def require_origin(prepared: ReadySearch) -> None:
     raise LedgerError(
         "ledger-not-origin",
         f"{prepared.path} was exported from the ledger {origin.ledger}, but {url} is not that ledger: {why}. Only the "
-        "ledger of the export has the charges of these records. Restore that ledger, or correct `ledger`.",
+        "ledger of the export has the charges of these records. Restore that ledger, or correct `ledger` in the file.",
     )
 
 

@@ -41,9 +41,9 @@ def check_same(stored: Experiment, wanted: Experiment) -> None:
     if changed:
         raise InputError(
             "resume-changes-setting",
-            "A resume may change only `search.trials`, `search.when_sure`, `resources` (but not from or to a GPU), "
-            f"`tracking`, `storage`, `dataset.path` and `trainable.start.path` (got: {'; '.join(changed)}). Start a "
-            "new search with `tune run`, which is charged in addition.",
+            "A resume may change only `search.trials`, `search.when_sure`, `resources` (but no change between CPU and "
+            f"GPU), `tracking`, `storage`, `dataset.path` and `trainable.start.path` (got: {'; '.join(changed)}). "
+            "Start a new search with `tune run`, which is charged in addition.",
         )
 
 

@@ -80,7 +80,7 @@ def test_records_in_common_belong_to_the_same_users(ledger: Ledger, kind: str) -
         opened(ledger, "second", owners)
         said = basis(ledger.dataset_state("digits"))
         assert said is not None
-        assert "over the files of 2 searches, only for records in common" in said
+        assert "over the files of 2 searches, but only for the records in common" in said
     else:
         with raises_code(BudgetRefusedError, "users-differ"):
             opened(ledger, "second", owners)

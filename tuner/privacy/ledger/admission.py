@@ -111,7 +111,7 @@ def admit(
         return
     also = "" if cap.order is None else (
         f" The second rule of the cap, a Rényi filter of order {cap.order:g}, does not admit {what} either. Each of "
-        "the two rules may use half of δ."
+        "the two rules uses half of the cap's δ."
     )  # fmt: skip
     lacking = unfit((total_epsilon, total_delta), (cap.epsilon, cap.delta), rules=rules)
     raise BudgetRefusedError(

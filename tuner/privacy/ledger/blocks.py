@@ -97,7 +97,7 @@ def admit_blocks(states: Mapping[str, DatasetState], dataset: str) -> None:
         if _MARK not in dataset or _MARK not in other.dataset:
             raise BudgetRefusedError(
                 "blocks-differ",
-                f"The ledger already has searches on {other.dataset!r}, or a cap of it, so {dataset!r} can have "
-                "neither. Use a table either whole or by blocks, because otherwise a record would have two totals. "
+                f"The ledger already has a search or a cap on {other.dataset!r}, so {dataset!r} cannot have a search "
+                "or a cap. Use a table either whole or by blocks, because otherwise a record would have two totals. "
                 f"{'Name the blocks in `dataset.block`.' if _MARK not in dataset else 'Leave `dataset.block` out.'}",
             )

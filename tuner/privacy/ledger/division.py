@@ -175,12 +175,12 @@ def basis(state: DatasetState) -> str | None:
     if key is not None:
         return (
             f"the owner's word that the user key {key!r} divides all records of all searches in the same way; the "
-            "ledger compares no records"
+            "ledger compares no records, so it cannot check this"
         )
     files = "the file of 1 search" if len(counted) == 1 else f"the files of {len(counted)} searches"
     return (
-        f"one division of the records among users, checked by keyed hashes over {files}, only for records in common; a "
-        "record with any changed input counts as a new record and is not compared"
+        f"one division of the records among users; the ledger checked it by keyed hashes over {files}, but only for "
+        "the records in common; a record with any changed input counts as a new record and is not compared"
     )
 
 
@@ -193,7 +193,7 @@ def _stored(search: SearchState, rows: _Rows) -> np.ndarray:
         raise LedgerCorruptError(
             "ledger-division-damaged",
             f"The division of the records of data set {search.dataset!r} among users was changed or removed in the "
-            f"ledger: the (record, user) pairs of search {search.search!r} are not those that its entry names. Restore "
+            f"ledger: the (record, user) pairs of search {search.search!r} do not match the hash in its entry. Restore "
             "the ledger from a backup.",
         )
     return np.frombuffer(content, _PAIR)

@@ -204,11 +204,12 @@ def rule(cap: DatasetCap | None) -> str:
     )
     if cap.units is None:
         return (
-            f"{either}; the other half of δ is kept for a Rényi filter of order {cap.order:g}, which admits no search"
+            f"{either}; the other half of δ is kept for a Rényi filter of order {cap.order:g}, but with this cap the "
+            "filter admits no search"
         )
     return (
-        f"{either}, OR if their Rényi divergences of order {cap.order:g} fit a filter of ε = {cap.epsilon:g}, "
-        f"δ = {cap.delta / 2:g}; each of these two rules uses half of δ"
+        f"{either}, OR if a Rényi filter admits them: the sum of their Rényi divergences of order {cap.order:g} costs "
+        f"at most ε = {cap.epsilon:g} at δ = {cap.delta / 2:g}; each of these two rules uses half of δ"
     )
 
 
@@ -283,12 +284,13 @@ def _opened(search: SearchState) -> str:
     text = f"Opened with the claim {amounts(search.epsilon, search.delta)} for each {search.unit}"
     if search.mirror_of is not None:
         text += (
-            f"; search {search.mirror_of} uses several blocks, and its whole claim counts on each, this one included"
+            f"; search {search.mirror_of} uses several blocks, and the whole claim of that search counts on each of "
+            "these blocks, also on this one"
         )
     if search.hides_runs:
         return (
-            f"{text}. Sealed: only the best of a hidden number of runs is released. No later event of this search is "
-            "shown."
+            f"{text}. Sealed: only the best of a hidden number of runs is released. Later events of this search are "
+            "not shown, because they could reveal that number."
         )
     if search.validation_claim is not None:
         epsilon, delta = search.validation_claim

@@ -113,6 +113,6 @@ def _refused(path: Path, why: str, url: str) -> LedgerError:
     return LedgerError(
         "ledger-key",
         f"The key{ledger} cannot be read from {path}: {why}. Restore the file. Or get the key file from the operator "
-        f"who made the ledger, and name it: {ENVIRONMENT}=FILE. A ledger never gets a new key, because it would no "
-        "longer recognise its records.",
+        f"who made the ledger, and set {ENVIRONMENT}=FILE. A ledger never gets a new key, because with a new key "
+        "the ledger would no longer recognise its records.",
     )

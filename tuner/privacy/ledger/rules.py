@@ -133,7 +133,7 @@ def _grant(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
     if state.cap is None:
         raise BudgetRefusedError(
             "cap-not-set",
-            f"Data set {state.dataset!r} has no cap of which a share could be granted. Set a cap: tune budget set "
+            f"Data set {state.dataset!r} has no cap, so no share of a cap can be granted. Set a cap: tune budget set "
             f"{state.dataset} --epsilon E --delta D.",
         )
     held = _held_by_others(state, user)
@@ -148,9 +148,9 @@ def _grant(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
         raise BudgetRefusedError(
             "shares-exceed-cap",
             f"The cap of data set {state.dataset!r} is {amounts(state.cap.epsilon, state.cap.delta)}. Other users hold "
-            f"{amounts(float(held[0]), float(held[1]))} of it: for each user, the share or what the user's searches "
-            f"have committed, whichever is larger. So at most {amounts(float(left[0]), float(left[1]))} is left for "
-            f"{user!r} (asked for {amounts(share.epsilon, share.delta)}). "
+            f"{amounts(float(held[0]), float(held[1]))} of this cap. Each of them holds the share or what the user's "
+            f"searches have committed, whichever is larger. So at most {amounts(float(left[0]), float(left[1]))} is "
+            f"left for {user!r} (asked for {amounts(share.epsilon, share.delta)}). "
             f"{unfit(total, (state.cap.epsilon, state.cap.delta))}. Grant less, lower another share, or raise the cap.",
         )
     return replace(state, grants=state.grants.with_item(user, share))
@@ -166,7 +166,8 @@ def _public(states: Mapping[str, DatasetState], state: DatasetState, data: Mappi
     if private is not None:  # only owners of the data can write this entry, so they may see the name
         raise BudgetRefusedError(
             "records-known-private",
-            f"The ledger holds these records as private (data set {private!r}), so they cannot be entered as public.",
+            f"The ledger holds these records as private (data set {private!r}), so they cannot be entered as public. "
+            "Use them in a private search, under that name.",
         )
     return replace(state, public=state.public | {fingerprint})
 

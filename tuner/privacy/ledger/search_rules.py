@@ -229,7 +229,8 @@ def _release(state: DatasetState, search: SearchState) -> SearchState:
         raise LedgerError(
             "release-charged",
             f"Search {search.search!r} cannot be charged for a release: the search is {search.status}, and its limit "
-            f"is {search.filter.summary}. A release is charged once, when its search is opened.",
+            f"is {search.filter.summary}. A release is charged once, when its search is opened. Start a new "
+            "search.",
         )
     admit(state, 0.0, 0.0, units=0, user=search.user, what=f"search {search.search!r}")
     return replace(search, begun=True, status="closed")
@@ -273,14 +274,13 @@ def _account(search: SearchState, data: Mapping[str, Any], what: str) -> tuple[s
     if search.mirror_of is not None:
         raise LedgerError(
             "block-mirror",
-            f"{search.search!r} cannot {what}, because it is only the part of search {search.mirror_of!r} on one "
-            f"block. Use search {search.mirror_of!r}.",
+            f"{search.search!r} cannot {what}, because this entry only counts the claim of search "
+            f"{search.mirror_of!r} on one block. Use search {search.mirror_of!r}.",
         )
     if search.charged_whole:
         raise LedgerError(
             "sealed-charged-whole",
-            f"Search {search.search!r} cannot {what}, because it is charged as a whole: it is a sealed search or a "
-            "release.",
+            f"Search {search.search!r} cannot {what}, because sealed searches and releases are charged as a whole.",
         )
     if search.status != "open":
         raise LedgerError(
@@ -314,7 +314,7 @@ def _no_room(search: SearchState, pool_name: str, trial: str, mechanism: Sampled
     pool, unit = search.pools[pool_name], _unit(pool_name)
     return (
         f"Trial {trial!r} of search {search.search!r} requests {steps} {unit}, but only {left} are left. The cap for "
-        f"all trials is {pool.filter.limit(unit, mechanism)}; {pool.leased_steps} {unit} are leased and "
+        f"all trials is {pool.filter.limit(unit, mechanism)}; {pool.leased_steps} {unit} are charged and "
         f"{pool.reserved_steps} more are reserved. Plan fewer or shorter trials, or raise privacy.epsilon in a new "
         "search."
     )

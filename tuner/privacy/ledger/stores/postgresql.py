@@ -161,8 +161,8 @@ class Postgres(Backend):
         if entry.kind in {"cap", "grant", "public", "void"} and not connection.execute(_OWNS).scalar_one():
             raise LedgerError(
                 "ledger-not-owner",
-                f"The role {self.user()} may not set caps and shares in {self.url}, because it does not own the "
-                "tables. Nothing is written. Ask the owner of the data to set them.",
+                f"The role {self.user()} has no right to set caps and shares in {self.url}, because it does not own "
+                "the tables. Nothing is written. Ask the owner of the data to set them.",
             )
 
     def _has_tables(self, connection: Connection) -> bool:

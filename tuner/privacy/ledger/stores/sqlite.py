@@ -302,8 +302,8 @@ def _explain(error: Exception, path: Path) -> LedgerError:
     if "unable to open" in said and not _may_write(path):
         return LedgerError(
             "ledger-not-readable",
-            f"The ledger {path} cannot be read ({said}). Give this user read access. If {_wal(path).name} has the last "
-            "entries, ask the ledger's owner to open the ledger once, or read a copy of both files.",
+            f"The ledger {path} cannot be read ({said}). Give this user read access. If the file "
+            f"{_wal(path).name} exists, ask the ledger's owner to open the ledger once, or read a copy of both files.",
         )
     if "locked" in said or "busy" in said:
         code, fix = "ledger-busy", "Another process is using the ledger. Try again later, or end that process."
