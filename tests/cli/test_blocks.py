@@ -142,4 +142,4 @@ def test_every_view_has_the_total_of_each_block(sales: Tune) -> None:
         assert "The TOTAL of sales/2026-11 is VOID" in " ".join(view.split()), name
     assert all(f"sales/2026-{month}: 1 search" in views["report"] for month in (10, 11))
     sales("budget", "report", "sales/2026-10", "--out", str(page))
-    assert "also counts on sales/2026-11" in page.read_text()
+    assert "also charged to sales/2026-11" in page.read_text()

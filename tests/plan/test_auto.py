@@ -404,8 +404,8 @@ def test_one_table_has_every_candidate_and_marks_what_is_taken() -> None:
     request = own.dataset_request()
     plan = make_plan(own, request)
     facts, table = lines(plan, compare(own, request, plan))
-    assert table["4 trials, steps of 3 whole runs"][0] == f"{plan.nominal.noise_multiplier:.4g}"
-    assert table["4 trials, steps of 3 whole runs"][-1].startswith("this file")
+    assert table["4 trials share the steps of 3 whole runs"][0] == f"{plan.nominal.noise_multiplier:.4g}"
+    assert table["4 trials share the steps of 3 whole runs"][-1].startswith("this file")
     assert "auto would take" in facts
     assert "auto takes" not in facts
 

@@ -129,8 +129,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "The message says what is allowed.",
         "filter-kind-unknown": "The ledger contains a kind of privacy filter (cap) that this version does not know. "
         "Upgrade dp-tuner.",
-        "filters-differ": "A sealed search needs two sealed caps: one for training and one for validation scores. "
-        "With any other cap, the ledger's charges would reveal the number of runs.",
+        "filters-differ": "Both caps of a sealed search, for training steps and for validation scores, must be of the "
+        "kind sealed. With another kind, the ledger's charges would reveal the number of runs.",
         "menu-empty": "No step or run is planned, so no privacy cost can be computed. Plan at least one step or run.",
         "too-many-steps": "The accountant accepts only a limited number of steps, because its rounding error was not "
         "measured for more. Plan fewer trials or epochs, or larger batches.",

@@ -137,7 +137,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "split-invalid": "A loss landscape uses validation or test records. Losses of training records must stay "
         "private.",
         "public-data-unconfirmed": "A loss landscape shows exact losses of its records, without noise. Confirm with "
-        "`--public-data` that the records are public, or name a public data set with `--dataset`.",
+        "`--public-data` that the records are public. `--dataset` names another data set.",
         "validation-protected": "Noise protects the validation records of this search, and their exact losses would "
         "undo this protection. Use `--split test`.",
         "records-differ": "Models can be compared only on the same records. Choose exports with the same data set and "

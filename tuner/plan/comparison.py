@@ -284,7 +284,7 @@ _TITLES: Mapping[str, str] = {
 
 def _title(candidate: str, plan: Plan) -> str:
     if plan.full_runs is not None:
-        return f"{plan.trials} trials, steps of {plan.full_runs:g} whole runs"
+        return f"{plan.trials} trials share the steps of {plan.full_runs:g} whole runs"
     if candidate == "composition":
         return f"{plan.trials} whole trials, composed"
     return _TITLES[candidate]

@@ -116,7 +116,7 @@ def set_cap(
             f"The Rényi order is {asked:g}. Of all orders tried, this one admits the most Gaussian mechanisms."
         )
     if asked is not None:
-        notes.append(f"δ is split between two rules: {rule(state.cap)}.")
+        notes.append(f"The rule for new searches: {rule(state.cap)}.")
     if within_cap(state) is False:
         notes.append("More is committed than this cap allows, so no new search can start.")
     if unknown:

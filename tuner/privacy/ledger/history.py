@@ -306,8 +306,8 @@ def _search_line(search: SearchState) -> SearchLine:
         user=search.user,
         unit=search.unit,
         mode=("sealed selection" if hidden else search.filter.mode)
-        + ("" if search.mirror_of is None else f"; its steps are charged in search {search.mirror_of}")
-        + (f"; its claim also counts on {', '.join(search.blocks)}" if search.blocks else ""),
+        + ("" if search.mirror_of is None else f"; its steps are charged to search {search.mirror_of}")
+        + (f"; its claim is also charged to {', '.join(search.blocks)}" if search.blocks else ""),
         cap_kind=search.filter.kind,
         cap_text=search.filter.summary,
         step_cap=search.filter.most_steps,
