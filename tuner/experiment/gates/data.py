@@ -57,7 +57,7 @@ def task(draft: Draft) -> Iterator[GateFinding]:
             rule = f"binary needs two classes, but {data.name} has {known.classes}"
             yield GateFinding("task-mismatch", key, rule, "Write classification.")
     if chosen == REGRESSION and experiment.privacy.unit == "user":
-        rule = "a regression needs `unit: record`: a user with few records needs empty places, and no number can mark an empty label"
+        rule = "a regression needs `unit: record`: no number can mark the empty places of a user with few records"
         yield GateFinding("task-of-users", key, rule, "Write `unit: record`.")
     if draft.mode.on_release and chosen != CLASSIFICATION:
         rule = "a release has class labels and is trained with the cross-entropy, so the task must be classification"
