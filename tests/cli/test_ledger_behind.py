@@ -67,7 +67,7 @@ def test_a_ledger_without_the_sweep_is_older_or_missing_and_never_called_somethi
     for words in (("export", "tiny"), ("show", "tiny"), ("status", "tiny")):
         assert "[ledger-behind]" in tune(*words, code=1).err
     (listed,) = tune("status", "--json").json["sweeps"]
-    assert listed["state"] == "ledger older than the sweep"
+    assert listed["state"] == "ledger lacks entries of this sweep"
     ledger_of(tune).unlink()
     (listed,) = tune("status", "--json").json["sweeps"]
     assert (listed["state"], str(ledger_of(tune)) in listed["problem"]) == ("ledger missing", True)

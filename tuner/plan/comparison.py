@@ -186,7 +186,7 @@ def _compared(
     best = best_arm({row.candidate: row.gain for row in found})
     reason = _why(found, best)
     if at is not None and any(row.price for row in found) and all(row.family != at.family for row in rows):
-        reason += f"; no {at.family} model was measured, so the prices come from other models"
+        reason += f"; we measured no {at.family} model, so the expected prices are those of other models"
     if best is None and not _knows_rate(experiment):
         reason += "; the learning_rate of this run is a guess: write `accounting: composition` to search the rate"
     return Comparison(rows=tuple(found), best=best or NO_SEARCH, reason=reason)
@@ -306,5 +306,5 @@ def _why(rows: Sequence[CandidateRow], best: str | None) -> str:
     else:
         title, gain_of_it = max(gains.items(), key=lambda each: each[1].value)
         found = f"{title}: {gain_of_it.value:+.2f} ± {gain_of_it.error:.2f} points of accuracy against one run"
-        because = f"no way to search is expected to score higher (the best one is {found})"
+        because = f"none of the ways to search is expected to score higher (the best one is {found})"
     return f"do not search, train once: {because}"

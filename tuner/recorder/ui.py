@@ -56,7 +56,7 @@ def serve_ui(uri: str, *, port: int, runs: TrackedRuns | None = None) -> int:
     if store.startswith("sqlite:///") and not Path(store.removeprefix("sqlite:///")).exists():
         raise InputError(
             "tracking-store-not-found",
-            f"No tracking store found at {uri}. Run a search first, or choose one with `--uri`.",
+            f"No tracking store found at {uri}. Run a search first, or choose another store with `--uri`.",
         )
     _require_free(port)
     client = connect(store)  # creates or migrates the database before the server's processes open it together

@@ -44,7 +44,7 @@ __all__ = [
     "write_report",
 ]
 
-_WITHOUT_LEDGER = {"ledger-not-found": "ledger missing", "ledger-behind": "ledger older than the sweep"}
+_WITHOUT_LEDGER = {"ledger-not-found": "ledger missing", "ledger-behind": "ledger lacks entries of this sweep"}
 """State of a sweep that can be read, but whose charges cannot, by the code of the error."""
 
 

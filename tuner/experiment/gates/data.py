@@ -79,7 +79,7 @@ def block(draft: Draft) -> Iterator[GateFinding]:
     if privacy.unit == "user":
         rule = (
             "blocks cannot be used with `privacy.unit: user`: the records of a user may be in several blocks, and then "
-            "no block has the total of this user"
+            "no block has the total ε of this user"
         )
         fix = "Remove `block`. All records then share one budget for each user."
         yield GateFinding("block-of-users", "dataset.block", rule, fix)
