@@ -17,6 +17,8 @@ WITH = [
     "postgresql://me@host/db?sslpassword=secret",
     "http://host:5000/?access_token=secret",
     "me:secret@host/db",
+    "me:sec@secret@host/db",
+    "me:sec/secret@[::1]/db",
     "postgresql:/me:secret@host/db",
 ]
 WITHOUT = [
@@ -25,6 +27,7 @@ WITHOUT = [
     "postgresql://me@host/db?sslmode=require",
     "sqlite:////home/me@home/mlflow.db",
     "sqlite:///runs/mlflow.db",
+    "sqlite:////data/run:1@home/mlflow.db",
 ]
 
 

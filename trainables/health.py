@@ -73,7 +73,8 @@ class HealthCheck:
         model = self._initial()
         if self._failure(Layout.of(model).flatten(model).to(theta.device)) is not None:
             raise InfrastructureError(
-                "machine-failed", f"The machine failed {why} Check its memory and driver, then resume the sweep."
+                "machine-failed",
+                f"The machine failed {why} Check its memory and driver. If the sweep stops, resume it.",
             ) from error
         if self._failure(theta) is not None:  # otherwise the failure has passed
             raise TrainableError(
@@ -98,7 +99,8 @@ class HealthCheck:
             why = f"to score {SCORING_ROWS} public inputs ({type(error).__name__}). No record was involved."
             if self._scoring_failure(self._initial().to(parameters[0].device)) is not None:
                 raise InfrastructureError(
-                    "machine-failed", f"The machine failed {why} Check its memory and driver, then resume the sweep."
+                    "machine-failed",
+                    f"The machine failed {why} Check its memory and driver. If the sweep stops, resume it.",
                 ) from error
             raise TrainableError(
                 "parameters-unusable", f"The model failed {why} Clamp inside the model, or lower the learning rate."

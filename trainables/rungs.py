@@ -170,8 +170,8 @@ class TrainingLoop:
                 raise InfrastructureError(error.code, error.message) from error
             raise InfrastructureError(
                 "checkpoint-damaged",
-                "The trial's last checkpoint does not fit this training. Restore the checkpoint from a copy, then "
-                "resume the sweep.",
+                "The trial's last checkpoint does not fit this training. If the sweep stops, restore the checkpoint "
+                "from a copy, then resume.",
             ) from error
 
     def _scores(self, training: Training) -> Advance:
@@ -276,9 +276,12 @@ def why_lost(error: Exception) -> str:
 
 
 def stops_sweep(error: Exception) -> bool:
-    """Return whether an infrastructure error would end every trial: of the ledger, or of the disk that all share."""
+    """Return whether an infrastructure error would end every trial: of the ledger, or of the disk that all share.
+
+    An error without a code of ours comes from the ledger's database or from the actor that charges it.
+    """
     code = str(getattr(error, "code", ""))
-    return code.startswith("ledger-") or code == "checkpoint-unwritable"
+    return not code or code.startswith("ledger-") or code == "checkpoint-unwritable"
 
 
 def _gpu_failed() -> bool:

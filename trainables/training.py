@@ -330,8 +330,8 @@ class PrivateTraining:
         """Return the state from which the training continues bit for bit. It is secret, as it reveals later noise.
 
         `leased` is the count of the charge at the first lease, plus what this object leased. If another process
-        leases for the same trial, for example one that was taken for dead, the charge counts more. Whoever continues
-        from the state then takes a new key.
+        leases for the same trial after this object's first lease, for example one that was taken for dead, the charge
+        counts more. Whoever continues from the state then takes a new key.
         """
         self._layout.write(self._theta, self._model)  # the model may contain the averaged weights
         state = {

@@ -47,7 +47,7 @@ def test_a_search_is_charged_to_its_blocks_and_says_so(sales: Tune) -> None:
     assert "The owner of the data vouches" in (sales.folder / "exports" / "tiny" / "privacy_card.md").read_text()
     sales("verify", "exports/tiny/privacy_card.json")
     sales("budget", "report", "sales/2026-11", "--out", "page.html")
-    assert "charged in search tiny" in (sales.folder / "page.html").read_text()
+    assert "charged to search tiny" in (sales.folder / "page.html").read_text()
     other = {**OWN, "name": "other", "dataset": {**OWN["dataset"], "block": "2026-11"}}  # type: ignore[dict-item]
     refused = sales("run", sales.write("other.yaml", **other), "--local", code=3)
     assert "[dataset-cap-exceeded]" in refused.err

@@ -128,7 +128,7 @@ def test_a_total_that_rests_on_a_name_says_so(held: Tune) -> None:
     held("export", "twin")
     card = json.loads((held.folder / "exports" / "twin" / "privacy_card.json").read_text())
     assert card["dataset_budget"]["naming"].startswith("ASSUMED")
-    assert card["dataset_budget"]["naming"].endswith("user: own")
+    assert card["dataset_budget"]["naming"].endswith(": own")
     held("verify", "exports/twin/privacy_card.json")
 
 

@@ -57,6 +57,25 @@ def test_a_run_whose_making_was_not_confirmed_is_found_again(tmp_path: Path) -> 
     assert len(server.runs) == 5
 
 
+def test_of_two_runs_of_a_trial_the_one_with_records_is_kept(tmp_path: Path) -> None:
+    """A request to create a run may arrive long after it was repeated, and its run may sort before the other one."""
+    small_sweep(tmp_path)
+    server = FakeMLflow()
+    sent(tmp_path, server)
+    before = server.state()
+    late = server.create_run(
+        "1", start_time=0, tags={"dp_tuner.sweep": "digits-0001", "dp_tuner.trial": "t0"}, run_name=""
+    )
+    own = server.create_run("1", start_time=0, tags={"dp_tuner.sweep": "digits-0001"}, run_name="of the user's own")
+    server.runs = {late.info.run_id: server.runs.pop(late.info.run_id), **server.runs}
+    (tmp_path / "spool.acknowledged.json").unlink()
+    sent(tmp_path, server)
+    assert server.runs[late.info.run_id].data.tags["state"] == "duplicate"
+    assert server.runs[own.info.run_id].info.status == "RUNNING"
+    del server.runs[late.info.run_id], server.runs[own.info.run_id]
+    assert server.state() == before
+
+
 def test_a_run_that_somebody_deleted_is_made_again_with_everything(tmp_path: Path) -> None:
     budget, server = FakeBudget(), FakeMLflow()
     with recorder(tmp_path, URI, budget, send=False) as observer:

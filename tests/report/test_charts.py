@@ -125,7 +125,7 @@ def test_the_ranking_names_the_trials_within_the_error() -> None:
         row(3, 0.95, "pruned", error=0.02),
     ]
     assert points(ranking_chart(report(*rows, tied=(2,)))) == {
-        "winner": [("1", 0.9)], "close to the winner, within one standard error": [("2", 0.89)],
+        "winner": [("1", 0.9)], "within one standard error of the difference to the winner": [("2", 0.89)],
         "other complete trials": [("0", 0.7)],
     }  # fmt: skip
     assert ranking_chart(report(row(0), row(1))) is None, "no error is known"

@@ -34,8 +34,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "checkpoint-unseen": "A machine reported a trained step, but its checkpoint is not in the sweep's folder on "
         "the driver's machine. The search stopped before more was charged. Make `storage` a folder that every machine "
         "mounts at the same path, then resume.",
-        "trial-lost": "The machine, a disk or a worker failed during a trial, and the sweep stopped. Fix the cause, "
-        "then resume.",
+        "trial-lost": "The machine, a disk, a worker or the ledger failed during a trial, and the sweep stopped. Fix "
+        "the cause, then resume.",
         "sealed-runs-missing": "The file with the hidden number of runs is missing. The number is never drawn again, "
         "because a second draw could depend on results. Restore the file from a copy.",
         "checkpoint-missing": "The checkpoint of the winner, or of the trial from which the committed run starts, is "

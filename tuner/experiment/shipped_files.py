@@ -25,7 +25,7 @@ schema: 1
 name: my-search
 seed: 0                               # PUBLIC seed of initialisation and search, never of the noise
 dataset:
-  name: digits                        # a shipped data set (mnist, cifar10, adult, …), or a new name for your file:
+  name: digits                        # a shipped data set (mnist, adult, …), or your data's name, always the same:
   # path: my-records.npz              #   x_train, y_train, x_test, y_test
   # public_size: 10000                #   PUBLIC number of training records, not counted in the file
   validation: {{fraction: 0.1, protected: false}}   # false: the guarantee does not cover the scores

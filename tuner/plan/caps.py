@@ -163,7 +163,7 @@ def _fixed_order(choices: Choices, trials: float, privacy: PrivacySection) -> tu
     filter = FixedOrder.of(order=at, epsilon=target, delta=delta)
     if filter is None or all(filter.left({}, choice.mechanism) < choice.shortest for choice in choices.menu):
         cheapest = min(choices.menu, key=lambda choice: choice.weight)
-        held = f" and exceeds the budget of a Rényi filter of order {at:g}"
+        held = f" by composition, and more by a Rényi filter of order {at:g}, which this cap uses"
         raise _refuse_run(cheapest.mechanism, cheapest.shortest, target, delta, held=held)
     return filter, choices
 

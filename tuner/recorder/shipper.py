@@ -256,8 +256,8 @@ class Shipper:
 
     def _all_runs(self) -> dict[str, str]:
         """Return the ids of the sweep's runs in MLflow by trial id. Mark runs that were created twice."""
-        found: dict[str, str] = {}
-        token = None
+        found = dict(self._runs)  # those that this process writes
+        token, pages = None, []
         while True:
             page = self._client.search_runs(
                 [self._experiment],
@@ -265,16 +265,20 @@ class Shipper:
                 order_by=["attributes.start_time ASC", "attributes.run_id ASC"],
                 page_token=token,
             )
-            for run in page:
-                trial = run.data.tags.get(_TAG_TRIAL, "-")
-                first = found.setdefault(_PARENT if trial == "-" else trial, str(run.info.run_id))
-                if first != run.info.run_id:
-                    # A request to create the run timed out and was repeated, but then arrived late. The first is used.
-                    self._client.set_tag(run.info.run_id, "state", "duplicate")
-                    self._client.set_terminated(run.info.run_id, status="KILLED", end_time=run.info.start_time)
+            pages += page
             token = page.token
             if not token:
-                return found
+                break
+        for run in sorted(pages, key=lambda run: not run.data.params):  # a run with records before an empty one
+            trial = run.data.tags.get(_TAG_TRIAL)
+            if trial is None:
+                continue  # a run of the user's own
+            first = found.setdefault(_PARENT if trial == "-" else trial, str(run.info.run_id))
+            if first != run.info.run_id:
+                # A request to create the run timed out and was repeated, but then arrived late.
+                self._client.set_tag(run.info.run_id, "state", "duplicate")
+                self._client.set_terminated(run.info.run_id, status="KILLED", end_time=run.info.start_time)
+        return found
 
     def _create(self, trial: str, record: dict[str, Any]) -> str:
         tags = {_TAG_SWEEP: str(self._header["sweep"]), _TAG_TRIAL: trial or "-", "mlflow.source.name": "tune run"}

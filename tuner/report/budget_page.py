@@ -139,7 +139,7 @@ def _boxes(values: Values) -> list[tuple[str, str, list[str]]]:
     return [
         (guarantee, *_headline(cap)) if cap else ("cap", "none", ["each search has its own cap"]),
         ("committed", *_headline(values["committed"])),
-        ("left under the first rule" if values["order"] else "left", *_headline(left)),
+        ("left for the sums of ε and δ" if values["order"] else "left", *_headline(left)),
         ("searches", str(number), [remark]),
     ]
 

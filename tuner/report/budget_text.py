@@ -53,7 +53,7 @@ def _dataset_lines(dataset: dict[str, Any]) -> list[str]:
                 f"{amounts_text(dataset['guarantee'])}"
             )
         lines.append(f"  rule: {dataset['rule']}")
-        lines.append(f"  left under the first rule: {left}" if dataset["order"] else f"  left: {left}")
+        lines.append(f"  left for the sums of ε and δ: {left}" if dataset["order"] else f"  left: {left}")
         if dataset["order"] is not None:
             used = dataset["order_used"]
             lines.append(

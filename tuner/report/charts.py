@@ -150,7 +150,9 @@ def ranking_chart(report: SweepReport) -> Chart | None:
     shown = shown[:_RANKED]
     groups = {
         "winner": [trial for trial in shown if trial is report.winner],
-        "close to the winner, within one standard error": [trial for trial in shown if trial.number in report.tied],
+        "within one standard error of the difference to the winner": [
+            trial for trial in shown if trial.number in report.tied
+        ],
     }
     taken = {trial.number for group in groups.values() for trial in group}
     groups["other complete trials"] = [trial for trial in shown if trial.number not in taken]

@@ -40,7 +40,7 @@ def tied_text(tied: Sequence[int]) -> str:
         return ""
     named = ", ".join(map(str, tied[:_NAMED])) + (f" and {len(tied) - _NAMED} more" if len(tied) > _NAMED else "")
     trials = "trial" if len(tied) == 1 else "trials"
-    return f"as good as the best, within one standard error of the difference: {trials} {named}"
+    return f"perhaps as good as the best (within one standard error of the difference): {trials} {named}"
 
 
 def expected_text(expected: float | None) -> str:

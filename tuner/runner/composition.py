@@ -142,7 +142,8 @@ def run_open(
             f"{resume_command(sweep)}{' --local' if options.local else ''}",
         ) from error
     except TunerError as error:
-        detail = type(error).__name__
+        # Only this message is known to depend on no record: it was made for analysts.
+        detail = error.message if error.code == "trial-lost" else type(error).__name__
         raise
     finally:
         sweep.write_status(state=state, detail=detail, trials=plan.trials, ended=time.time(), pid=None)
@@ -259,10 +260,10 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
         more += max(rest.steps - kept.steps, 0)
         scores += max(rest.releases - kept.releases, 0)
     if earlier:
+        are, them = ("is", "it") if earlier == 1 else ("are", "them")
         return (
-            f"{plural(earlier, 'charged step')} of the committed run {'is' if earlier == 1 else 'are'} in no "
-            f"checkpoint. A resume charges them again, so it ends this run {plural(earlier, 'step')} earlier than "
-            "planned."
+            f"{plural(earlier, 'charged step')} of the committed run {are} in no checkpoint. A resume charges {them} "
+            f"again, so it ends this run {plural(earlier, 'step')} earlier than planned."
         )
     if not more and not scores:
         return "Every charged step is in a checkpoint, so a resume repeats no step."

@@ -138,7 +138,8 @@ def _require_public(options: LandscapeOptions) -> None:
             "public-data-unconfirmed",
             "The loss around a model is an exact function of the records, without noise, and may only be "
             "computed on public records. Add `--public-data` if everyone who sees the result is allowed to "
-            "know the records. Otherwise name a public data set with `--dataset`, and add `--public-data`.",
+            "know the records. Otherwise name a public data set with `--dataset`, and add `--split test` and "
+            "`--public-data`.",
         )
 
 

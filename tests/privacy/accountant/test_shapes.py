@@ -128,7 +128,7 @@ def test_what_is_drawn_adds_up_to_one_and_has_the_mean_asked_for(shape: float, m
 def test_shapes_that_doubles_cannot_hold_are_refused(shape: float) -> None:
     with raises_code(InputError, "run-shape-out-of-range"):
         negative_binomial(shape)
-    with pytest.raises(ValueError, match="too close to 0"):
+    with pytest.raises(ValueError, match="close to 0"):
         Law({"name": "negative_binomial", "mean": 3.0, "shape": shape})
 
 
@@ -136,7 +136,7 @@ def test_a_mean_that_cannot_be_told_from_one_is_refused() -> None:
     body = {"name": "negative_binomial", "mean": 1 + 2.0**-50, "shape": 1e6}
     with raises_code(InputError, "run-mean-out-of-range"):
         RunLaw(**body)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"the mean .* too close to 1"):
+    with pytest.raises(ValueError, match=r"the mean .* close to 1"):
         Law(body)
     assert RunLaw(name="geometric", mean=1 + 1e-6).gamma < 1
 

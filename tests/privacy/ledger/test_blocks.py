@@ -57,7 +57,7 @@ def test_a_search_counts_whole_on_each_of_its_blocks_and_gives_all_back(capped: 
     for name, epsilon in ((OCTOBER, 2.0), (NOVEMBER, 2.0)):  # the verifier's own count, of each chain by itself
         assert float(recount([(entry.kind, entry.data) for entry, _ in capped.entries(name)])[1]) == epsilon
     assert read_dataset(capped.dataset_state(NOVEMBER)).epsilon == 2.0, "its steps are elsewhere, so its claim is read"
-    assert "charged in search both" in search_lines(capped.dataset_state(NOVEMBER))[0].mode
+    assert "charged to search both" in search_lines(capped.dataset_state(NOVEMBER))[0].mode
 
 
 def test_the_officer_of_each_block_reads_the_purpose_and_the_contact(ledger: Ledger) -> None:

@@ -148,8 +148,8 @@ def _grant(state: DatasetState, data: Mapping[str, Any]) -> DatasetState:
         raise BudgetRefusedError(
             "shares-exceed-cap",
             f"The cap of data set {state.dataset!r} is {amounts(state.cap.epsilon, state.cap.delta)}. Other users hold "
-            f"{amounts(float(held[0]), float(held[1]))} of this cap. Each of them holds the share or what the user's "
-            f"searches have committed, whichever is larger. So at most {amounts(float(left[0]), float(left[1]))} is "
+            f"{amounts(float(held[0]), float(held[1]))} of this cap. Each of them holds the larger of their share "
+            f"and what their searches have committed. So at most {amounts(float(left[0]), float(left[1]))} is "
             f"left for {user!r} (asked for {amounts(share.epsilon, share.delta)}). "
             f"{unfit(total, (state.cap.epsilon, state.cap.delta))}. Grant less, lower another share, or raise the cap.",
         )
@@ -161,13 +161,17 @@ def _public(states: Mapping[str, DatasetState], state: DatasetState, data: Mappi
     if not isinstance(fingerprint, str):
         raise TypeError("the fingerprint must be text")
     private = next((each.dataset for each in states.values() if fingerprint in each.fingerprints), None)
-    if private is None and state.is_private:
-        private = state.dataset
     if private is not None:  # only owners of the data can write this entry, so they may see the name
         raise BudgetRefusedError(
             "records-known-private",
             f"The ledger holds these records as private (data set {private!r}), so they cannot be entered as public. "
-            "Use them in a private search, under that name.",
+            "Use them only in private searches on that data set.",
+        )
+    if state.is_private:
+        raise BudgetRefusedError(
+            "records-known-private",
+            f"The ledger holds the records of data set {state.dataset!r} as private, so nothing can be entered as "
+            "public under this name. If the file has other records, choose another name.",
         )
     return replace(state, public=state.public | {fingerprint})
 

@@ -56,7 +56,7 @@ def _value(subject: Subject) -> dict[str, Any]:
 def _of_model(subject: Subject) -> str:
     """Return why the ε of the exported trial's steps is no guarantee. A sealed search hides whether it had one run."""
     if not subject.mode.runs_hidden and len(subject.search.trials) == 1:
-        return "NOT a guarantee: it covers the steps of the one trial, but the cap allowed the search more steps"
+        return "NOT a guarantee: this ε counts only the steps that the one trial took; the guarantee is the cap"
     return "NOT a guarantee: the model was chosen from several; see the section on the exported trial"
 
 
