@@ -301,8 +301,8 @@ def sweep_report(
     if isinstance(plan.training_filter, VotedLabels):
         each = plan.training_filter.noise
         drawn, cap = (
-            f"standard deviation {each.threshold_noise:g} votes on each threshold test, {each.answer_noise:g} votes "
-            "on each count of an answer",
+            f"standard deviation of {each.threshold_noise:g} votes in each test whether an input is labelled, and of "
+            f"{each.answer_noise:g} votes on the count of each class",
             "",
         )
     facts += [
