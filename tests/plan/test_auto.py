@@ -218,7 +218,7 @@ def test_what_was_not_measured_is_not_chosen() -> None:
     assert {each.price for each in compared.rows} == {None}
     _, _, foreign = chosen(measured({"commit": 5.0}, family="convolutional"))
     assert foreign.best == "commit"
-    assert "no linear model was measured" in foreign.reason
+    assert "we measured no linear model" in foreign.reason
     _, _, adam = chosen(measured({"commit": 5.0}), "trainable.optimizer=adam")
     assert adam.best == "prior"
     _, _, scored = chosen(measured({"commit": 5.0}), "dataset.validation={protected: true, epsilon: 1.0}")
