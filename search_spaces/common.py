@@ -5,10 +5,13 @@ from __future__ import annotations
 from search_spaces.domains import Categorical, Integer, LogUniform
 from search_spaces.parameter import Limits, Parameter, Words
 
-__all__ = ["AVERAGED", "PARAMETERS", "PRICED"]
+__all__ = ["AVERAGED", "CHOSEN", "PARAMETERS", "PRICED"]
 
 AVERAGED = 0.9999
 """`ema_decay` if an experiment file does not set it. Below 90 000 steps, the average is over about the last quarter."""
+
+CHOSEN = "chosen"
+"""`extrapolation` if an experiment file does not set it: the factor is chosen on the validation records."""
 
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
@@ -58,6 +61,12 @@ PARAMETERS: tuple[Parameter, ...] = (
         default=Categorical((0.0, 0.9, 0.99, AVERAGED)),
         legal=Limits(high=1.0, high_open=True),
         source="De et al. 2022: 0.9999 for long trainings; at the start of a training, the average covers fewer steps",
+    ),
+    Parameter(
+        name="extrapolation",
+        default=Categorical((0.0, 0.5, 1.0, 2.0)),
+        legal=Limits(words=(CHOSEN,)),
+        source="0.5 to 1 were best in our first runs of networks, 0 to 2 in those of linear models",
     ),
 )
 

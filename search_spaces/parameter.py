@@ -38,7 +38,7 @@ class Limits:
 
     def __str__(self) -> str:
         kind = "an integer" if self.integer else "a number"
-        kind = f"one of {', '.join(self.words)}, or {kind}" if self.words else kind
+        kind = f"{', '.join(self.words)} or {kind}" if self.words else kind
         low = f"above {self.low:g}" if self.low_open else f"of at least {self.low:g}"
         if math.isinf(self.high):
             return f"{kind} {low}"

@@ -61,6 +61,8 @@ class Hyperparameters:
             before the clip (De et al. 2022).
         ema_decay: decay of the moving average of the weights, which is scored and exported. With 0, these are the last
             weights.
+        extrapolation: a of the extrapolated average of the weights (`trainables.engine.average`), or 'chosen': the best
+            a on the validation records (`trainables.extrapolation`). With 0, the average itself is exported.
 
     Raises:
         HyperparameterError: a value is illegal. The message has all problems, one on each line.
@@ -85,6 +87,7 @@ class Hyperparameters:
     augmentation: str = "none"
     augmentation_multiplicity: int = 1
     ema_decay: float = 0.0
+    extrapolation: float | str = 0.0
 
     def __post_init__(self) -> None:
         problems = [

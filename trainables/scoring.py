@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from math import exp, inf, isfinite, nan
 from typing import Final
 
@@ -19,12 +20,14 @@ from trainables.tasks import BINARY, METRICS, REGRESSION
 
 __all__ = [
     "SCORING_ROWS",
+    "Answered",
     "answers",
     "as_logits",
     "check_task",
     "exact_scores",
     "protected_count",
     "protected_size",
+    "score",
 ]
 
 SCORING_ROWS: Final = 2048
@@ -81,43 +84,73 @@ def as_logits(found: Iterable[tuple[Tensor, Tensor]], task: str) -> Iterator[tup
         yield torch.cat([torch.zeros_like(outputs), outputs], 1) if task == BINARY else outputs, labels
 
 
-def exact_scores(
-    found: Iterable[tuple[Tensor, Tensor]], *, split: str, task: str, metric: str, finite: bool
-) -> dict[str, float]:
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """What a model answered to some records: all that scores are made of. Every tensor has the shape (n,).
+
+    Attributes:
+        losses: loss of each record.
+        right: whether the answer is right; of no meaning for a regression, as the next two.
+        labels: class of each record.
+        margins: last logit minus first logit.
+    """
+
+    losses: Tensor
+    right: Tensor
+    labels: Tensor
+    margins: Tensor
+
+    @classmethod
+    def of(cls, found: Iterable[tuple[Tensor, Tensor]], task: str) -> Answered:
+        """Return the answers to the records of all parts, of which there must be at least one."""
+        parts = []
+        for outputs, y in as_logits(found, task):
+            if task == REGRESSION:
+                losses = (outputs[:, 0] - y).square()
+            else:
+                losses = nn.functional.cross_entropy(outputs, y, reduction="none")
+            parts.append((losses, outputs.argmax(1) == y, y, outputs[:, -1] - outputs[:, 0]))
+        losses, right, labels, margins = (torch.cat(each).cpu() for each in zip(*parts, strict=True))
+        return cls(losses=losses, right=right, labels=labels, margins=margins)
+
+    def __len__(self) -> int:
+        return len(self.losses)
+
+    def only(self, kept: Tensor) -> Answered:
+        """Return the answers to the records at which `kept` is true."""
+        return Answered(**{name: value[kept] for name, value in vars(self).items()})
+
+
+def exact_scores(found: Answered, *, split: str, task: str, metric: str, finite: bool) -> dict[str, float]:
     """Return the scores of a split by name, without noise.
 
     Args:
-        found: answers, with at least one record.
+        found: answers, to at least one record.
         split: 'validation' or 'test', with which the names start.
         task: task of the labels.
         metric: score that is returned as well, by the name that it has for validation records.
         finite: whether the parameters are finite. If they or the loss are not, all scores are NaN.
     """
-    wanted, records, loss = metric.removeprefix("validation_"), 0, 0.0
-    right: list[Tensor] = []
-    labels: list[Tensor] = []
-    margins: list[Tensor] = []
-    for outputs, y in as_logits(found, task):
-        records += len(y)
-        if task == REGRESSION:
-            loss += float((outputs[:, 0] - y).square().sum())
-            continue
-        loss += float(nn.functional.cross_entropy(outputs, y, reduction="sum"))
-        right.append(outputs.argmax(1) == y)
-        labels.append(y)
-        margins.append(outputs[:, -1] - outputs[:, 0])
-    scores = {"loss": loss / records}
-    if task != REGRESSION:
-        told, named = torch.cat(right), torch.cat(labels)
-        scores = {"accuracy": int(told.sum()) / records, **scores}
-        if wanted == "perplexity":
-            scores[wanted] = exp(scores["loss"]) if scores["loss"] < _LARGEST_LOSS else inf
-        elif wanted == "balanced_accuracy":
-            scores[wanted] = _balanced_accuracy(told, named)
-        elif wanted == "auc":
-            scores[wanted] = _auc(torch.cat(margins), named)
-    sound = finite and isfinite(loss)
-    return {f"{split}_{name}": score if sound else nan for name, score in scores.items()}
+    usual = ("loss",) if task == REGRESSION else ("accuracy", "loss")
+    names = dict.fromkeys((*usual, metric.removeprefix("validation_")))
+    return {f"{split}_{name}": score(found, name) if finite else nan for name in names}
+
+
+def score(found: Answered, name: str) -> float:
+    """Return a score by its name without the split. It is NaN if the loss of a record is not finite."""
+    loss = float(found.losses.mean())
+    if not isfinite(loss):
+        return nan
+    match name:
+        case "loss":
+            return loss
+        case "perplexity":
+            return exp(loss) if loss < _LARGEST_LOSS else inf
+        case "balanced_accuracy":
+            return _balanced_accuracy(found.right, found.labels)
+        case "auc":
+            return _auc(found.margins, found.labels)
+    return int(found.right.sum()) / len(found)
 
 
 def _balanced_accuracy(right: Tensor, labels: Tensor) -> float:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from search_spaces import Words
+from search_spaces.common import CHOSEN
 from trainables import data
 from trainables.charge import Charge, lease_size
 from trainables.checkpoint import hold_to_device, read_state, weights_of, write_state
@@ -30,6 +31,7 @@ from trainables.engine.schedules import rate_factor
 from trainables.engine.step import Mechanism, PrivateStep, Stages, noise_variance
 from trainables.engine.update import Update
 from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
+from trainables.extrapolation import FACTORS, choose_factor
 from trainables.gradients import gradient_source
 from trainables.health import HealthCheck
 from trainables.hyperparameters import check_augmentation
@@ -38,7 +40,15 @@ from trainables.methods import from_parameters
 from trainables.methods.output_perturbation import OutputPerturbation
 from trainables.models import build
 from trainables.rungs import writing_checkpoint
-from trainables.scoring import answers, as_logits, check_task, exact_scores, protected_count, protected_size
+from trainables.scoring import (
+    Answered,
+    answers,
+    as_logits,
+    check_task,
+    exact_scores,
+    protected_count,
+    protected_size,
+)
 from trainables.spec import TrainingSpec, check_privacy, spec_fingerprint
 from trainables.start import read_start
 from trainables.tasks import check_metric
@@ -111,7 +121,9 @@ class PrivateTraining:
         self._records = _records(splits, self._device)
         self._users = _users(spec, splits, self._device)
         decay = self._hyperparameters.ema_decay
-        self._average = WeightAverage(self._theta, decay=decay) if decay else None
+        self._average = WeightAverage(self._theta, decay=decay, steps=spec.steps) if decay else None
+        wanted = self._hyperparameters.extrapolation
+        self._factor = wanted if isinstance(wanted, float | int) else 0.0  # until it is chosen
         seed = spec.noise_seed
         self._secret: Generator = SecureGenerator(spec.replay_key) if seed is None else SeededGenerator(seed)
         if ranks is not None and ranks.rank > 0:
@@ -225,14 +237,24 @@ class PrivateTraining:
 
     @property
     def model(self) -> nn.Module:
-        """Model that is scored and exported, with the averaged weights if ema_decay is above 0."""
+        """Model that is scored and exported. If ema_decay is above 0, it has the averaged weights.
+
+        After the last step, the average is extrapolated.
+        """
         self._layout.write(self._shown, self._model)
         return self._model
 
     @property
     def _shown(self) -> Tensor:
         """Weights that are scored and exported; training continues from `_theta`."""
-        return self._theta if self._average is None or self.step == 0 else self._average.value()
+        if self._average is None or self.step == 0:
+            return self._theta
+        return self._average.value(self._factor if self.step == self.spec.steps else 0.0)
+
+    @property
+    def extrapolation(self) -> float:
+        """Factor a of the extrapolated average; 0 if it is the average itself, or if nothing is averaged."""
+        return 0.0 if self._average is None else self._factor
 
     def run_to(self, step: int) -> None:
         """Lease and take the steps up to `step`. Every restart halves the number of steps in a lease.
@@ -264,6 +286,19 @@ class PrivateTraining:
                 if self._average is not None:
                     self._average.update(self._theta)
                 self.step += 1
+        if self.step == self.spec.steps and self._hyperparameters.extrapolation == CHOSEN:
+            self._choose_extrapolation()
+
+    def _choose_extrapolation(self) -> None:
+        """Choose the factor on the validation records, if they are not protected. This reads no training record."""
+        inputs, targets = self._records["validation"]
+        if self._average is None or self.spec.score_noise is not None or len(inputs) == 0:
+            return
+        answered = {}
+        for factor in FACTORS:
+            self._layout.write(self._average.value(factor), self._model)
+            answered[factor] = Answered.of(answers(self._model, inputs, targets, outputs=self._outputs), self._task)
+        self._factor = choose_factor(answered, metric=self.spec.metric)
 
     def help(self) -> None:
         """Do this rank's share of every step until rank 0 ends. A rank above 0 does nothing else.
@@ -310,7 +345,7 @@ class PrivateTraining:
         if protected:
             self._health.check_scoring(self.model)
             return {"validation_accuracy": self._released_score(float(self.spec.score_noise or 0.0))}
-        found = answers(self.model, inputs, targets, outputs=self._outputs)
+        found = Answered.of(answers(self.model, inputs, targets, outputs=self._outputs), self._task)
         finite = bool(self._shown.isfinite().all())
         return exact_scores(found, split=split, task=self._task, metric=self.spec.metric, finite=finite)
 
@@ -346,7 +381,9 @@ class PrivateTraining:
             "rate": None if self._probes is None else self._probes.state_dict(),
             "public": self._public.get_state(),
         }
-        return state if self._average is None else {**state, "average": _stored(self._average.state_dict())}
+        if self._average is None:
+            return state
+        return {**state, "average": _stored(self._average.state_dict()), "extrapolation": self._factor}
 
     def state_without_key(self) -> dict[str, Any]:
         """Return the state without the secret generator. Whoever continues from it draws noise of their own.
@@ -374,6 +411,7 @@ class PrivateTraining:
                     f"{self._hyperparameters.ema_decay:g}). Resume with the settings of the checkpoint.",
                 )
             self._average.load_state_dict(state["average"])
+            self._factor = state["extrapolation"]
         self.step = state["step"]
         self._private_step.noise_draws = state["noise_draws"]
         self._model.load_state_dict(state["model"])

@@ -17,6 +17,7 @@ import torch
 
 from benchmarks.prior.records import training_records
 from benchmarks.prior.situations import noise_of
+from search_spaces.common import AVERAGED, CHOSEN
 from search_spaces.prior.recommend import Setting, leaving_out, recommend
 from trainables.charge import NoCharge
 from trainables.data.requests import DatasetRequest, Splits
@@ -31,7 +32,7 @@ FACTORS = tuple(2.0**power for power in range(-6, 4))
 
 _MODELS = {"cifar10_10k2k": ("four_conv_cnn", "tutorial_cnn")}
 _GRADIENTS = 30_000  # of one training, at most
-_HELD = 2000
+_HELD = 2000  # half of them choose the extrapolation, and half judge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +82,8 @@ def grid_of(case: NetCase, data_dir: str | None) -> NetGrid:
     chosen = rng.permutation(len(y))[: n + _HELD]
     inputs, labels = torch.from_numpy(x[chosen]), torch.from_numpy(y[chosen])
     splits = Splits(
-        x_train=inputs[:n], y_train=labels[:n], x_validation=inputs[n:], y_validation=labels[n:],
-        x_test=inputs[n:], y_test=labels[n:],
+        x_train=inputs[:n], y_train=labels[:n], x_validation=inputs[n::2], y_validation=labels[n::2],
+        x_test=inputs[n + 1 :: 2], y_test=labels[n + 1 :: 2],
     )  # fmt: skip
     classes = int(y.max()) + 1
 
@@ -91,7 +92,8 @@ def grid_of(case: NetCase, data_dir: str | None) -> NetGrid:
             method="dp_sgd", model=model, dataset=DatasetRequest(name=case.dataset),
             batch_size=max(1, round(sample_rate * n)),
             steps=steps, noise_multiplier=noise, sample_rate=sample_rate, private=False, noise_seed=case.seed,
-            parameters={"learning_rate": rate, "max_grad_norm": clip, "ema_decay": 0.9999}, seed=case.seed, threads=1,
+            parameters={"learning_rate": rate, "max_grad_norm": clip, "ema_decay": AVERAGED, "extrapolation": CHOSEN},
+            seed=case.seed, threads=1,
         )  # fmt: skip
         return PrivateTraining(spec, NoCharge(), splits=splits)
 
@@ -107,7 +109,7 @@ def grid_of(case: NetCase, data_dir: str | None) -> NetGrid:
     for multiple in FACTORS:
         trained = training(rate * multiple, clip)
         trained.run_to(steps)
-        accuracies.append(round(100 * trained.evaluate()["validation_accuracy"], 3))
+        accuracies.append(round(100 * trained.evaluate("test")["test_accuracy"], 3))
     return NetGrid(model=model, setting=facts, clip=clip, rate=rate, accuracies=tuple(accuracies))
 
 

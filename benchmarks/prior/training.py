@@ -3,7 +3,8 @@
 Every configuration sees the same Poisson batches and the same unit noise, so that chance does not decide between them.
 The steps are those of the engine (`tests/benchmarks/test_prior.py` compares them): flat clipping of each record's
 gradient, noise of standard deviation noise_multiplier · C on the sum, division by the expected batch size. The
-accuracies are those of the averaged weights, as an experiment file has them if it does not say otherwise.
+accuracies are those of the averaged and extrapolated weights, as an experiment file has them if it does not say
+otherwise. One half of the validation records chooses the extrapolation, and the other half judges it; then in turn.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from search_spaces.common import AVERAGED
+from trainables.extrapolation import FACTORS
 
 __all__ = ["Extras", "Network", "Problem", "smoothed", "train"]
 
@@ -89,12 +91,25 @@ class Network:
             out = torch.bmm(inside[-1], layer)
         return inside, out
 
-    def accuracy(self, x: Tensor, y: Tensor, weights: Sequence[Tensor] | None = None) -> Tensor:
-        """Return the accuracy of each copy in percent, shape (G,); with `weights`, of these weights."""
-        right = torch.zeros(self._copies)
-        for part in torch.arange(len(x)).split(2000):
-            right += (self.forward(x[part], weights)[1].argmax(2) == y[part]).float().sum(1)
-        return 100 * right / len(y)
+    def right(self, x: Tensor, y: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        """Return whether each copy's answer to each record is right, shape (G, n), if it had these weights."""
+        parts = torch.arange(len(x)).split(2000)
+        return torch.cat([self.forward(x[part], weights)[1].argmax(2) == y[part] for part in parts], 1)
+
+    def accuracy(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the accuracy of each copy in percent, shape (G,)."""
+        return 100 * self.right(x, y, self.weights).double().mean(1).float()
+
+    def extrapolated(self, x: Tensor, y: Tensor, average: Sequence[Tensor], half: Sequence[Tensor]) -> Tensor:
+        """Return the accuracy of each copy's extrapolated average in percent, shape (G,) (`WeightAverage`)."""
+        points = [[a.lerp(h, -factor) for a, h in zip(average, half, strict=True)] for factor in FACTORS]
+        right = torch.stack([self.right(x, y, weights) for weights in points])  # (factors, G, n)
+        copies, found = torch.arange(self._copies), []
+        for fold in (0, 1):
+            gain = right[:, :, fold::2].float() - right[:1, :, fold::2].float()
+            sure = gain.mean(2) - gain.std(2) / gain.shape[2] ** 0.5  # 0 without extrapolation
+            found.append(right[sure.argmax(0), copies, 1 - fold :: 2].float().mean(1))
+        return 100 * torch.stack(found).mean(0)
 
     def clipped_sums(
         self, x: Tensor, residuals: Tensor, inside: list[Tensor], extras: Extras, clip: Tensor
@@ -147,8 +162,8 @@ def train(
 ) -> Tensor:
     """Train every configuration; return the accuracies on the validation records in percent, shape (G,).
 
-    With `rungs`, which are increasing numbers of steps, the shape is (rungs, G). With `last`, it is (2, G): of the
-    averaged weights, and of the last weights.
+    With `rungs`, which are increasing numbers of steps, the shape is (rungs, G), as if the training ended there. With
+    `last`, it is (2, G): of the averaged and extrapolated weights, and of the last weights.
 
     Args:
         problem: records and model.
@@ -170,6 +185,8 @@ def train(
     means = [torch.zeros_like(weights) for weights in network.weights]
     squares = [torch.zeros_like(weights) for weights in network.weights]
     averages = [weights.clone() for weights in network.weights]
+    halves = {0: [weights.clone() for weights in network.weights]}  # the average after half of the steps of each rung
+    scored = tuple(rungs) or (steps,)
     held = _with_one(problem.x_held)
     for step in range(1, steps + 1):
         batch = (torch.rand(n, generator=generator) < batch_size / n).nonzero().squeeze(1)
@@ -192,12 +209,13 @@ def train(
         decay = min(AVERAGED, step / (9 + step))  # of `WeightAverage` in the engine, which counts from 0
         for average, weights in zip(averages, network.weights, strict=True):
             average.lerp_(weights, 1 - decay)
-        if step in rungs:
-            courses.append(network.accuracy(held, problem.y_held, averages))
-    if rungs:
-        return torch.stack(courses)
-    averaged = network.accuracy(held, problem.y_held, averages)
-    return torch.stack([averaged, network.accuracy(held, problem.y_held)]) if last else averaged
+        if any(step == rung // 2 for rung in scored):
+            halves[step] = [average.clone() for average in averages]
+        if step in scored:
+            courses.append(network.extrapolated(held, problem.y_held, averages, halves[step // 2]))
+    if last:
+        return torch.stack([*courses, network.accuracy(held, problem.y_held)])
+    return torch.stack(courses) if rungs else courses[0]
 
 
 def _residuals(

@@ -10,7 +10,7 @@ import yaml
 
 import tuner
 from search_spaces import METHODS, MINIMA, PARAMETERS, Domain, Fixed, Scalar, method_parameters
-from search_spaces.common import AVERAGED
+from search_spaces.common import AVERAGED, CHOSEN
 from search_spaces.optimizers import NOISE_FLOOR
 from search_spaces.schedules import GEN, KINDS
 from trainables.hyperparameters import Hyperparameters
@@ -18,6 +18,9 @@ from trainables.methods import STEP_METHODS, from_parameters
 from tuner.experiment import Experiment, parse_experiment, yamlfile
 from tuner.experiment.prior import ONE_RUN, recommended
 from tuner.experiment.shipped_files import write_template
+
+SHOWN = {"ema_decay": AVERAGED, "extrapolation": CHOSEN}
+"""What an experiment file shows and exports, if it does not say otherwise."""
 
 USUAL: dict[str, set[str]] = {
     "dp_sgd": set(),
@@ -88,7 +91,7 @@ def test_one_trial_of_a_space_left_out_is_the_shipped_prior_and_the_defaults(met
     chosen = experiment.space.sample(First("constant"))
     found = recommended(ONE_RUN, experiment)
     own = {name: float(f"{found[name].value:.3g}") for name in ONE_RUN}
-    assert made(method, chosen) == made(method, {**own, "ema_decay": AVERAGED})
+    assert made(method, chosen) == made(method, {**own, **SHOWN})
     assert parse_experiment(experiment.to_yaml()) == experiment
 
 
@@ -105,7 +108,7 @@ def test_writing_the_defaults_out_changes_no_trial(method: str, kind: str) -> No
     kinds = [each for each in KINDS if method in STEP_METHODS or each != GEN]
     experiment = experiment_of(method, f"search.space={{schedule: {{choice: [{', '.join(kinds)}]}}}}")
     chosen = experiment.space.sample(First(kind))
-    averaged = {"ema_decay": AVERAGED} if method in STEP_METHODS else {}
+    averaged = SHOWN if method in STEP_METHODS else {}
     assert made(method, chosen) == made(method, {"schedule": kind, **averaged})
     free = {name: each.needs for name, each in method_parameters(method).items() if not each.priced}
     elsewhere = {name for name in free if PARAMETERS[name].of_trainable}
@@ -129,7 +132,14 @@ def test_a_schedule_gets_the_parameters_of_its_own_kinds(schedule: str, wanted: 
     space = experiment_of("dp_sgd", f"search.space={{schedule: {schedule}, lr: default}}").search.space
     assert space["schedule"] == yaml.safe_load(wanted)
     assert list(space)[:3] == ["schedule", "learning_rate", "max_grad_norm"], "named ones first, in file order"
-    assert list(space)[3:] == ["clipping", "augmentation", "augmentation_multiplicity", "ema_decay", "warmup"]
+    assert list(space)[3:] == [
+        "clipping",
+        "augmentation",
+        "augmentation_multiplicity",
+        "ema_decay",
+        "extrapolation",
+        "warmup",
+    ]
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adam_corrected"])

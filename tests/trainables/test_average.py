@@ -21,7 +21,7 @@ def walk(steps: int) -> list[torch.Tensor]:
 def test_it_is_the_weighted_sum_of_the_weights(steps: int, decay: float) -> None:
     """Every θ_t enters with (1 - d_t) and is multiplied by each d that follows; the weights add up to one."""
     weights = walk(steps)
-    average = WeightAverage(weights[0], decay=decay)
+    average = WeightAverage(weights[0], decay=decay, steps=steps)
     for theta in weights[1:]:
         average.update(theta)
     decays = [min(decay, (1 + t) / (10 + t)) for t in range(steps)]
@@ -29,13 +29,18 @@ def test_it_is_the_weighted_sum_of_the_weights(steps: int, decay: float) -> None
     assert sum(shares) == pytest.approx(1)
     expected = sum(share * theta for share, theta in zip(shares, weights, strict=True))
     torch.testing.assert_close(average.value(), expected, rtol=1e-12, atol=1e-12)
+    half = WeightAverage(weights[0], decay=decay, steps=0)
+    for theta in weights[1 : 1 + steps // 2]:
+        half.update(theta)
+    further = average.value() + 0.7 * (average.value() - half.value())
+    torch.testing.assert_close(average.value(0.7), further, rtol=1e-12, atol=1e-12)
     assert decay > 0 or torch.equal(average.value(), weights[-1])
 
 
 def test_small_steps_of_float32_weights_are_not_rounded_away() -> None:
     """At a decay of 0.9999 a difference of one part in a thousand enters as one in ten million."""
-    average = WeightAverage(torch.ones(1), decay=0.9999)
-    average.load_state_dict({"updates": 10**6, "average": torch.ones(1)})
+    average = WeightAverage(torch.ones(1), decay=0.9999, steps=10**6)
+    average.load_state_dict({"updates": 10**6, "average": torch.ones(1), "half": torch.ones(1)})
     in_float32 = torch.ones(1)
     moved = torch.full((1,), 1.0001)
     for _ in range(1000):

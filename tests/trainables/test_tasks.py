@@ -26,7 +26,7 @@ from trainables.engine.sources import per_sample_source
 from trainables.engine.sums import SMALL
 from trainables.engine.task_losses import each_loss, summed_loss
 from trainables.errors import DatasetError, GateError, HyperparameterError, TrainableError
-from trainables.scoring import exact_scores
+from trainables.scoring import Answered, exact_scores
 from trainables.training import PrivateTraining
 
 CLIP, RECORDS, LAMBDA = 1.3, 13, 0.2
@@ -113,10 +113,10 @@ def test_scores_are_those_of_scikit_learn() -> None:
     generator = torch.Generator().manual_seed(8)
     logits = torch.randn(300, 2, generator=generator, dtype=torch.float64).round(decimals=1)  # many ties
     labels = (torch.rand(300, generator=generator) < 0.2).long()
-    parts = [(logits[:120], labels[:120]), (logits[120:], labels[120:])]
+    told = Answered.of([(logits[:120], labels[:120]), (logits[120:], labels[120:])], "classification")
 
     def score(name: str) -> float:
-        found = exact_scores(parts, split="validation", task="classification", metric=f"validation_{name}", finite=True)
+        found = exact_scores(told, split="validation", task="classification", metric=f"validation_{name}", finite=True)
         assert {"validation_accuracy", "validation_loss"} <= set(found)
         return found[f"validation_{name}"]
 
@@ -126,16 +126,17 @@ def test_scores_are_those_of_scikit_learn() -> None:
     assert score("balanced_accuracy") == pytest.approx(metrics.balanced_accuracy_score(labels, guesses), rel=1e-12)
     assert score("perplexity") == pytest.approx(np.exp(metrics.log_loss(labels, logits.softmax(1))), rel=1e-9)
     assert score("balanced_accuracy") != pytest.approx(score("accuracy"), rel=0.01), "the classes are not even"
-    one = [(logits, torch.zeros_like(labels))]
+    one = Answered.of([(logits, torch.zeros_like(labels))], "classification")
     alone = exact_scores(one, split="test", task="classification", metric="validation_auc", finite=True)
     assert np.isnan(alone["test_auc"])
-    broken = exact_scores(parts, split="test", task="classification", metric="validation_auc", finite=False)
+    broken = exact_scores(told, split="test", task="classification", metric="validation_auc", finite=False)
     assert all(np.isnan(list(broken.values())))
 
 
 def test_one_output_of_a_binary_task_counts_as_two_logits() -> None:
     outputs, labels = torch.tensor([[2.0], [-1.0], [0.5]], dtype=torch.float64), torch.tensor([1, 1, 0])
-    found = exact_scores([(outputs, labels)], split="test", task="binary", metric="validation_accuracy", finite=True)
+    told = Answered.of([(outputs, labels)], "binary")
+    found = exact_scores(told, split="test", task="binary", metric="validation_accuracy", finite=True)
     assert found["test_accuracy"] == pytest.approx(1 / 3)
     assert found["test_loss"] == pytest.approx(float(each_loss("binary")(outputs, labels).mean()), rel=1e-12)
 

@@ -152,7 +152,7 @@ def test_initialisation_is_public_and_only_a_study_repeats_its_noise(trained: Tr
 
 def test_the_average_is_what_is_scored_and_exported(trained: Trained, fake_data: Splits) -> None:
     training = trained(0, parameters={"ema_decay": 0.8, "learning_rate": 1.0})
-    average = WeightAverage(raw(training), decay=0.8)
+    average = WeightAverage(raw(training), decay=0.8, steps=20)
     assert torch.equal(exported(training), raw(training)), "before the first step there is nothing to average"
     for step in range(1, 13):
         training.run_to(step)

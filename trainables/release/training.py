@@ -24,7 +24,7 @@ from trainables.models import build
 from trainables.release.draw import Release, unpacked
 from trainables.release.loss import debiased_cross_entropy, label_weights
 from trainables.rungs import writing_checkpoint
-from trainables.scoring import answers, exact_scores
+from trainables.scoring import Answered, answers, exact_scores
 from trainables.spec import TrainingSpec
 from trainables.tasks import CLASSIFICATION
 
@@ -136,6 +136,11 @@ class ReleasedTraining:
         return self._hyperparameters.learning_rate * factor
 
     @property
+    def extrapolation(self) -> float:
+        """Return 0, because nothing is averaged."""
+        return 0.0
+
+    @property
     def model(self) -> nn.Module:
         """Model that is scored and exported, with the gain on the weights of its first layer."""
         self._layout.write(self._theta, self._model)
@@ -189,7 +194,7 @@ class ReleasedTraining:
         if len(inputs) == 0:
             raise DatasetError("split-empty", f"The {split} split has no records. Raise dataset.validation.fraction.")
         return exact_scores(
-            answers(self.model, inputs, targets, outputs=self._outputs),
+            Answered.of(answers(self.model, inputs, targets, outputs=self._outputs), CLASSIFICATION),
             split=split,
             task=CLASSIFICATION,
             metric=self.spec.metric,

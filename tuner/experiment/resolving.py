@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING, fields
 
 from search_spaces import PARAMETERS, Domain, Fixed, Scalar, SearchSpace, method_parameters
-from search_spaces.common import AVERAGED
+from search_spaces.common import AVERAGED, CHOSEN
 from search_spaces.spaces import can_be, owner_of
 from trainables.engine.schedules import SCHEDULE_KEYS, ScheduleSettings
 from trainables.hyperparameters import Hyperparameters
@@ -42,5 +42,5 @@ def hyperparameter_defaults(method: str) -> dict[str, Scalar]:
     values["activation"] = TrainableSection.model_fields["activation"].default
     values |= {key: getattr(settings, name) for key, (_, name) in SCHEDULE_KEYS.items()}
     if not kind.on_release:
-        values["ema_decay"] = AVERAGED  # the class has the papers' last weights, which are noisier
+        values |= {"ema_decay": AVERAGED, "extrapolation": CHOSEN}  # the class has the papers' last weights
     return {name: values[name] for name, parameter in method_parameters(method).items() if not parameter.priced}

@@ -178,6 +178,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         **({} if best.by is None else {"chosen": {"by": best.by, "why": best.why}}),
         "files": [str(path) for path in files],
         "scores": scores,
+        "extrapolation": training.extrapolation,
         "errors": {name: score_error.of(score) for name, score in validation.items() if score_error is not None},
         "protected": None if plan.validation_claim is None else dict(zip(_CLAIM, plan.validation_claim, strict=True)),
         "first_line": claim_of_card(card),
@@ -193,6 +194,8 @@ def export_text(values: dict[str, Any]) -> str:
     if why := values.get("chosen", {}).get("why"):
         lines.append(f"  {why}")
     lines += [f"  {path}" for path in values["files"]]
+    if factor := values["extrapolation"]:
+        lines.append(f"  weights: the average, extrapolated by {factor:g} times its change in the second half")
     lines += [
         f"  {name} {score:.4f}{_plus_minus(values['errors'].get(name))}  ({_how_scored(name, values['protected'])})"
         for name, score in values["scores"].items()

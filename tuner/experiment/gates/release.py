@@ -14,7 +14,7 @@ from tuner.privacy.modes import RELEASE, VOTES, Mode
 
 __all__ = ["RELEASE_GATES"]
 
-_UNUSED = ("max_grad_norm", "clipping", "augmentation", "augmentation_multiplicity", "ema_decay")
+_UNUSED = ("max_grad_norm", "clipping", "augmentation", "augmentation_multiplicity", "ema_decay", "extrapolation")
 """Parameters of private steps, which a training on a release does not have."""
 
 _RELEASES = {RELEASE.name: "one noisy copy of the records", VOTES.name: "labels that teachers voted for"}
