@@ -23,6 +23,7 @@ _BATCH = 128
 
 def training(rate: float) -> PrivateTraining:
     """Return the training of a trial of the compared sweep, which charges nothing."""
+    from search_spaces.common import AVERAGED, CHOSEN
     from trainables import data
     from trainables.charge import NoCharge
     from trainables.spec import TrainingSpec
@@ -33,7 +34,7 @@ def training(rate: float) -> PrivateTraining:
         TrainingSpec(
             method="dp_sgd", model="logistic_regression", dataset=records, batch_size=_BATCH, steps=_STEPS,
             noise_multiplier=1.0, sample_rate=1 / _STEPS, threads=1,
-            parameters={"learning_rate": rate, "ema_decay": 0.9999},
+            parameters={"learning_rate": rate, "ema_decay": AVERAGED, "extrapolation": CHOSEN},
         ),
         NoCharge(),
     )  # fmt: skip

@@ -149,7 +149,10 @@ def _most_scores(card: Mapping[str, Any]) -> str:
 def _scored(card: Mapping[str, Any]) -> str:
     cap = card["validation_cap"]
     if cap is None:
-        return "Scores on validation and test records are computed without noise, so these records are not protected."
+        return (
+            "Scores on validation and test records are computed without noise, and validation scores decide which model "
+            "is exported. So these records are not protected."
+        )
     return (
         "Every validation score has noise, so validation records are protected. The noise is added to the sum of "
         f"correct answers, and its standard deviation is {', '.join(number(noise) for noise in cap['noise'])}. The "
