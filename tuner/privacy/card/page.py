@@ -150,8 +150,8 @@ def _scored(card: Mapping[str, Any]) -> str:
     cap = card["validation_cap"]
     if cap is None:
         return (
-            "Scores on validation and test records are computed without noise, and validation scores decide which model "
-            "is exported. So these records are not protected."
+            "Scores on validation and test records are computed without noise, and validation scores decide which "
+            "model is exported. So these records are not protected."
         )
     return (
         "Every validation score has noise, so validation records are protected. The noise is added to the sum of "
