@@ -1,4 +1,4 @@
-"""A driver with a `tune.Tuner`: `FOLDER fit|restore ours|rays` starts or restores it, and prints how its trials ended."""
+"""A driver that starts or restores a Tuner, and prints how its trials ended. Arguments: FOLDER fit|restore ours|rays."""
 
 from __future__ import annotations
 
