@@ -1,4 +1,4 @@
-"""A driver that starts or restores a Tuner, and prints how its trials ended. Arguments: FOLDER fit|restore ours|rays."""
+"""A driver that starts or restores a Tuner, and prints how its trials ended. It takes FOLDER fit|restore ours|rays."""
 
 from __future__ import annotations
 
