@@ -150,7 +150,7 @@ def test_memory_that_is_not_complete_or_not_sealed_is_not_read(here: str) -> Non
     assert bits(found) == bits(loading.load_splits(data.info(REQUEST), REQUEST))
 
 
-@pytest.mark.parametrize("missing", ["memfd_create", "pwrite"])
+@pytest.mark.parametrize("missing", ["memfd_create", "pwrite", "listdir"])
 def test_where_memory_cannot_be_shared_each_worker_loads(
     here: str, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:

@@ -20,7 +20,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -87,30 +87,33 @@ def shared_or_loaded(request: DatasetRequest, load: Callable[[], Splits]) -> Spl
 @contextmanager
 def _turn(name: str) -> Iterator[bool]:
     """Yield whether it is this process's turn to load. A process that dies ends its turn."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as place:
+    ours = True  # where no turns can be taken, every process loads
+    with ExitStack() as until_done:
         try:
+            place = until_done.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
             place.bind(f"\0{name}")
         except OSError as error:
-            yield error.errno != errno.EADDRINUSE  # where no turns can be taken, every process loads
-        else:
-            yield True
+            ours = error.errno != errno.EADDRINUSE
+        yield ours
 
 
 def _find(name: str) -> Splits | None:
     """Return the records in the sealed memory that another process has under this name."""
-    target = f"/memfd:{name} (deleted)"
-    for process in os.listdir("/proc"):
-        if not process.isdigit():
-            continue
-        with suppress(OSError):  # it has ended, or belongs to another account
-            folder = f"/proc/{process}/fd"
-            for number in os.listdir(folder):
-                with suppress(OSError):
-                    if os.readlink(f"{folder}/{number}") == target:
-                        found = _mapped(f"{folder}/{number}")
-                        if found is not None:
-                            return found
+    for path in _descriptors():
+        with suppress(OSError):  # it is closed, or the memory cannot be mapped
+            if os.readlink(path) == f"/memfd:{name} (deleted)":
+                found = _mapped(path)
+                if found is not None:
+                    return found
     return None
+
+
+def _descriptors() -> Iterator[str]:
+    """Yield the open files of all processes of this account."""
+    with suppress(OSError):  # there is no /proc
+        for process in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError):  # it has ended, or belongs to another account
+                yield from (f"/proc/{process}/fd/{number}" for number in os.listdir(f"/proc/{process}/fd"))
 
 
 def _mapped(path: str) -> Splits | None:
