@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trainables.data.requests import DatasetRequest, Splits
+from trainables.memory import return_freed_memory
 
 if TYPE_CHECKING:
     import torch
@@ -79,7 +80,9 @@ def shared_or_loaded(request: DatasetRequest, load: Callable[[], Splits]) -> Spl
             return found
         with _turn(name) as ours:
             if ours:  # what the process before shared must be looked for again
-                return _find(name) or _shared(name, load())
+                mapped = _find(name) or _shared(name, load())
+                return_freed_memory()  # of the tensors that were loaded
+                return mapped
         time.sleep(_PAUSE)
     return load()
 
