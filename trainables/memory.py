@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 from functools import cache
 
-__all__ = ["keep_freed_memory"]
+__all__ = ["keep_freed_memory", "return_freed_memory"]
 
 # The names of mallopt in malloc.h of glibc.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -25,3 +26,9 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):  # no glibc
         return False
     return bool(mallopt(_M_MMAP_THRESHOLD, _LARGEST)) and bool(mallopt(_M_TRIM_THRESHOLD, _KEPT))
+
+
+def return_freed_memory() -> None:
+    """Give what is freed now back to the system, after large arrays that no later step will need again."""
+    with suppress(OSError, AttributeError):  # no glibc
+        ctypes.CDLL(None).malloc_trim(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,19 +53,22 @@ def driver_of(folder: Path, budget: SearchBudget) -> StudyDriver:
     )
 
 
+SPEC = TrainingSpec(
+    method="dplis",
+    model="logistic_regression",
+    dataset=REQUEST,
+    batch_size=BATCH,
+    steps=STEPS,
+    noise_multiplier=MECHANISM.noise_multiplier,
+    sample_rate=MECHANISM.sample_rate,
+    parameters={"smoothing_radius": 0.5, "smoothing_samples": 2, "learning_rate": 0.5},
+    threads=1,
+    device="cpu",
+)
+
+
 def spec_for(suggestion: Suggestion) -> TrainingSpec:
-    return TrainingSpec(
-        method="dplis",
-        model="logistic_regression",
-        dataset=REQUEST,
-        batch_size=BATCH,
-        steps=STEPS,
-        noise_multiplier=MECHANISM.noise_multiplier,
-        sample_rate=MECHANISM.sample_rate,
-        parameters=suggestion.parameters,
-        threads=1,
-        device="cpu",
-    )
+    return replace(SPEC, parameters=suggestion.parameters)
 
 
 @pytest.mark.parametrize("name", EXECUTORS)

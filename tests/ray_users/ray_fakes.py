@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,17 +16,23 @@ from tuner.ray_users.trainable import DPTrainable
 ADD_NOISE = engine.add_noise
 
 
-def counted(trainable: type[DPTrainable], folder: Path) -> type[DPTrainable]:
-    """The trainable, with one byte for every draw of noise in a file named after the Ray trial."""
+def counted(trainable: type[DPTrainable], folder: Path, *, hangs_at: int | None = None) -> type[DPTrainable]:
+    """The trainable, with one byte for every draw of noise in a file named after the Ray trial.
+
+    The first trial to draw noise `hangs_at` times hangs, and leaves the file `hung` next to the folder.
+    """
 
     class Counted(trainable):  # type: ignore[misc,valid-type]
         def setup(self, config: dict[str, object]) -> None:
             super().setup(config)
-            file = folder / self.trial_id
+            file, hung = folder / self.trial_id, folder.parent / "hung"
 
             def add_noise(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - of the engine
                 with file.open("ab") as counts:
                     counts.write(b".")
+                if file.stat().st_size == hangs_at and not hung.exists():
+                    os.close(os.open(hung, os.O_CREAT | os.O_EXCL))
+                    time.sleep(600)
                 return ADD_NOISE(*arguments, **named)
 
             engine.add_noise = add_noise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import optuna
@@ -104,6 +105,19 @@ def test_a_saved_search_continues_with_its_running_trials(tmp_path: Path) -> Non
     told(again, "running", 0.7)
     assert states(again) == [TrialState.COMPLETE] * 2
     assert again.study.best_value == 0.7
+
+
+def test_a_trial_that_ray_has_forgotten_fails_after_a_restore(tmp_path: Path) -> None:
+    search = ready()
+    scheduler = search.scheduler()
+    for name in ("running", "forgotten", "finished"):
+        search.suggest(name)
+    search.save(str(tmp_path / "state"))
+    search.restore(str(tmp_path / "state"))
+    for name, finished in (("running", False), ("finished", True)):  # Ray's file is newer than the searcher's
+        scheduler.on_trial_add(None, SimpleNamespace(trial_id=name, is_finished=lambda finished=finished: finished))
+    search.suggest("next")
+    assert states(search) == [TrialState.RUNNING, TrialState.FAIL, TrialState.FAIL, TrialState.RUNNING]
 
 
 def test_a_searcher_without_a_space_or_a_metric_says_what_it_needs() -> None:

@@ -185,6 +185,18 @@ def test_a_lost_worker_frees_its_steps_when_its_trial_runs_again(tmp_path: Path)
     assert silent._draws == 5
 
 
+def test_a_trial_that_runs_again_without_room_says_what_to_do(tmp_path: Path) -> None:
+    trainable = made(tmp_path, full_runs=1)
+    config = {**CONFIG, "__trial_info__": SimpleNamespace(trial_id="one")}
+    trainable(config=dict(config)).train()  # its worker is lost before a checkpoint
+    again = trainable(config=dict(config))
+    with raises_code(BudgetRefusedError, "cap-exceeded") as caught:
+        again.train()
+    assert "'one' runs again and needs 20 more steps, but only 15 are left" in str(caught.value)
+    assert "larger `full_runs`" in str(caught.value)
+    assert trainable.budget.view().spent_steps == 5
+
+
 def test_a_search_is_continued_with_the_same_arguments_only(tmp_path: Path) -> None:
     first = made(tmp_path, search="mine")
     trial = first(config=CONFIG)

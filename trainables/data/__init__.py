@@ -241,6 +241,7 @@ def load_votes(request: DatasetRequest) -> torch.Tensor:
 @lru_cache(maxsize=2)
 def _loaded(request: DatasetRequest) -> Splits:
     from trainables.data import loading
+    from trainables.data.shared import shared_or_loaded
 
     public_train_size(request)  # refuses an illegal fraction before reading a file
-    return loading.load_splits(info(request), request)
+    return shared_or_loaded(request, lambda: loading.load_splits(info(request), request))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from trainables.data import info, is_own
-from tuner.errors import InputError, TunerError
+from tuner.errors import BudgetRefusedError, InputError, TunerError
 from tuner.executors.ray.charge import ActorCharge, start_charge_actor
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
@@ -67,10 +68,18 @@ class _LedgerRun(LedgerCharge):
         An earlier run whose worker is still alive can then lease nothing more, so it can take no further step.
         """
         budget = SearchBudget(self._ledger(), self.search)
+        ray_trial = self.trial.rpartition(".")[0]
+        charged = {run: leased for run, leased in budget.charged().items() if run.rpartition(".")[0] == ray_trial}
         for left in budget.outstanding():
-            if left.rpartition(".")[0] == self.trial.rpartition(".")[0]:
-                budget.settle(left, budget.charged_steps(left))
-        budget.reserve(self.trial, _Steps(steps, SampledGaussian(sample_rate, noise_multiplier)))
+            if left in charged:
+                budget.settle(left, charged[left])
+        try:
+            budget.reserve(self.trial, _Steps(steps, SampledGaussian(sample_rate, noise_multiplier)))
+        except BudgetRefusedError as error:
+            if error.code != "cap-exceeded" or not any(charged.values()):
+                raise
+            view = budget.view(compose=False)
+            raise BudgetRefusedError(error.code, _no_room_again(ray_trial, steps, charged, view)) from error
 
     def settle(self, steps_taken: int) -> None:
         """End the run, and free what it reserved and never leased."""
@@ -79,6 +88,16 @@ class _LedgerRun(LedgerCharge):
     def forfeit(self, steps_taken: int, *rungs: int) -> None:
         """End a run whose training raised an error, and charge all that it had reserved."""
         SearchBudget(self._ledger(), self.search).forfeit(self.trial, steps_taken, rungs)
+
+
+def _no_room_again(ray_trial: str, steps: int, charged: Mapping[str, int], view: BudgetView) -> str:
+    return (
+        f"Ray trial {ray_trial!r} runs again and needs {steps} more steps, but only {view.left_steps} are left. Its "
+        f"earlier runs were charged {sum(charged.values())} steps, some of which it must repeat. Its last checkpoint "
+        f"stays valid. {view.reserved_steps} steps are reserved by other trials; if these end early, restore the Tuner "
+        "with `resume_errored=True`. Otherwise start a new search with a larger `full_runs`, which is charged in "
+        "addition."
+    )
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,8 @@ class StudySearch(Searcher):  # type: ignore[misc]  # Ray has no types
         self._study: optuna.Study | None = None
         self._trials: dict[str, Trial] = {}
         self._stopped: set[str] = set()
+        self._has_scheduler = False
+        self._unconfirmed: set[str] = set()  # trials that ran when the study was saved, and that Ray may have forgotten
         if space is not None:
             self.set_search_properties(metric, mode, dict(space))
 
@@ -87,7 +89,12 @@ class StudySearch(Searcher):  # type: ignore[misc]  # Ray has no types
 
     def scheduler(self) -> StudyScheduler:
         """Return the scheduler that stops the trials of this search that its pruner excludes."""
+        self._has_scheduler = True
         return StudyScheduler(self)
+
+    def confirm(self, trial_id: str) -> None:
+        """Note that Ray has a running trial, also after `restore`."""
+        self._unconfirmed.discard(trial_id)
 
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **_spec: object
@@ -109,6 +116,8 @@ class StudySearch(Searcher):  # type: ignore[misc]  # Ray has no types
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         """Return the configuration of a trial; None to be asked again later; ``FINISHED`` at the end of the search."""
         study = self.study
+        while self._unconfirmed:  # a sampler would wait for them for ever
+            self.on_trial_complete(self._unconfirmed.pop(), error=True)
         known = sampler_of(study)
         if known.is_over(study):
             return str(Searcher.FINISHED)
@@ -165,9 +174,14 @@ class StudySearch(Searcher):  # type: ignore[misc]  # Ray has no types
         Path(checkpoint_path).write_bytes(pickle.dumps(state))
 
     def restore(self, checkpoint_path: str) -> None:
-        """Continue with the study in a file that `save` has written; see Ray's `Searcher`."""
+        """Continue with the study in a file that `save` has written; see Ray's `Searcher`.
+
+        Ray does not write its own file at the same instant, so it may not know a trial that runs in the study. With
+        `scheduler()`, such a trial counts as failed.
+        """
         state = pickle.loads(Path(checkpoint_path).read_bytes())
         self._space, self._metric, self._mode, self._study, self._trials, self._stopped = state
+        self._unconfirmed = set(self._trials) if self._has_scheduler else set()
 
     def _score(self, result: Mapping[str, Any]) -> float | None:
         value = result.get(str(self._metric))
@@ -182,6 +196,11 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Ray has no types
     def __init__(self, search: StudySearch) -> None:
         super().__init__()
         self._search = search
+
+    def on_trial_add(self, tune_controller: object, trial: Any) -> None:  # noqa: ANN401 - Ray's trial
+        """Tell the searcher which trials Ray still has after a restore; see Ray's `TrialScheduler`."""
+        if not trial.is_finished():
+            self._search.confirm(trial.trial_id)
 
     def on_trial_result(self, tune_controller: object, trial: Any, result: dict[str, Any]) -> str:  # noqa: ANN401 - Ray's trial
         """Return whether the trial continues or stops; see Ray's `TrialScheduler`."""

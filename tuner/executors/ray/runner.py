@@ -23,6 +23,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from trainables.charge import Charge, NoCharge
+from trainables.data.shared import SharedRecords
 from trainables.rungs import OPERATOR_LOG, MakeTraining, TrainingLoop
 from trainables.trial import AGAIN, FAILED, LOST, METRICS, REQUEST, STEP, STOPS, TrialTrainable
 from tuner.errors import TunerError, disk_full, is_disk_full
@@ -298,6 +299,8 @@ class _Bridge:
 
     def _training(self) -> MakeTraining:
         made, settings = self.setup.training(), self._settings
+        if settings.concurrent_trials * settings.workers_per_trial > 1:  # a lone worker would only copy its records
+            made = SharedRecords(made, self.charge_actor)
         if settings.workers_per_trial == 1:
             return made
         cpus, gpus = settings.of_worker["CPU"], settings.of_worker["GPU"]
