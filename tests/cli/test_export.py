@@ -16,6 +16,7 @@ from sealed_fakes import sealed
 
 from trainables.checkpoint import read_state
 from trainables.data import DatasetRequest, load_records
+from trainables.engine.layout import Layout
 from trainables.models import build
 from trainables.rungs import checkpoint_path
 from trainables.training import PrivateTraining
@@ -45,6 +46,19 @@ def test_the_exported_model_scores_what_the_winner_scored(look: Tune) -> None:
     assert accuracy(splits.x_validation, splits.y_validation) == pytest.approx(scores["validation_accuracy"], abs=1e-6)
     assert scores["validation_accuracy"] == exported_trial(look)["score"]
     assert accuracy(splits.x_test, splits.y_test) == pytest.approx(scores["test_accuracy"], abs=1e-6)
+
+
+def test_an_extrapolated_model_is_exported_and_named(tune: Tune) -> None:
+    tune("run", tune.write(), "--local", "--quiet", "--set", "search.space.extrapolation=1")
+    assert "weights: the average, extrapolated by 1 times its change in the second half" in tune("export", "tiny").out
+    checkpoint = checkpoint_path(tune.sweeps[0], str(exported_trial(tune)["id"]))
+    assert checkpoint is not None
+    kept = read_state(checkpoint)["average"]
+    module = build("logistic_regression", input_shape=(8, 8), classes=10, seed=123)
+    module.load_state_dict(load_file("exports/tiny/model.safetensors"))
+    found = Layout.of(module).flatten(module).double()
+    torch.testing.assert_close(found, 2 * kept["average"] - kept["half"], rtol=1e-6, atol=1e-6)
+    assert not torch.allclose(found, kept["average"], rtol=1e-3, atol=1e-3), "the comparison would see it"
 
 
 def test_nothing_of_the_secret_generator_leaves(look: Tune) -> None:
