@@ -45,7 +45,7 @@ from benchmarks.prior.judge import EPSILONS, Case, Oracle, judge_case, oracle_of
 from benchmarks.prior.records import FITTED, SET_ASIDE
 from benchmarks.prior.situations import Measured, Situation, measure, situations
 
-SITUATIONS, GAINS, LENGTHS, NET_CASES = 250, 20, 10, 20  # the last: of each data set
+SITUATIONS, GAINS, LENGTHS, NET_CASES = 250, 20, 10, 10  # the last: of each data set
 BAR = 1.5  # points
 
 
@@ -103,7 +103,7 @@ def measure_convolutional(settings: Settings, results: Results) -> None:
         most = family_fits({case: grid for case, grid in grids.items() if case.dataset != name})["most"]
         loss = {
             "as a linear model": [loss_at(grid, 0.0) for grid in own],
-            f"with steps of at most {most:.2g}": [loss_at(grid, capped(grid, most)) for grid in own],
+            f"with steps of at most {most:.2g} · √steps": [loss_at(grid, capped(grid, most)) for grid in own],
         }
         for way, losses in loss.items():
             found = Figure.mean_of(losses, "%")

@@ -2,7 +2,8 @@
 
 The formulas of linear models say how the rate falls with noise, steps and size, and that holds for these models too.
 With little noise, though, steps beyond some length make a network collapse. That length, the largest product of rate
-and clip, is what is distilled here, by the loss of accuracy, as the formulas are.
+and clip, is what is distilled here, by the loss of accuracy, as the formulas are. Longer trainings bear longer steps:
+the length is taken to grow with the root of the number of steps.
 """
 
 from __future__ import annotations
@@ -31,16 +32,23 @@ FACTORS = tuple(2.0**power for power in range(-6, 4))
 """Factors of the rate that the formulas of linear models say."""
 
 _MODELS = {"cifar10_10k2k": ("four_conv_cnn", "tutorial_cnn")}
-_GRADIENTS = 30_000  # of one training, at most
+_GRADIENTS = 30_000  # of one training in a random situation, at most
+_STEPS = (40, 100, 200)
+_BATCH, _LITTLE = 400, 0.8  # batch size and noise multiplier of the situations with little noise
 _HELD = 2000  # half of them choose the extrapolation, and half judge
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetCase:
-    """A random situation of a convolutional model: everything else follows from these."""
+    """A situation of a convolutional model: everything else follows from these.
+
+    Attributes:
+        steps: number of steps of a situation with little noise; 0 for a random situation.
+    """
 
     dataset: str
     seed: int
+    steps: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +72,9 @@ class NetGrid:
 
 
 def cases(each: int) -> list[NetCase]:
-    """Return `each` situations of every data set."""
-    return [NetCase(dataset=name, seed=seed) for seed in range(each) for name in DATASETS]
+    """Return `each` random situations of every data set, and those with little noise."""
+    random = [NetCase(dataset=name, seed=seed) for seed in range(each) for name in DATASETS]
+    return random + [NetCase(dataset=name, seed=each, steps=steps) for steps in _STEPS for name in DATASETS]
 
 
 def grid_of(case: NetCase, data_dir: str | None) -> NetGrid:
@@ -79,6 +88,9 @@ def grid_of(case: NetCase, data_dir: str | None) -> NetGrid:
     sample_rate = max(math.exp(rng.uniform(math.log(0.005), math.log(0.3))), 8 / n)
     steps = max(4, round(epochs / sample_rate))
     noise = noise_of(math.exp(rng.uniform(math.log(0.04), math.log(3))), sample_rate, steps)
+    if case.steps:
+        model, n, steps, noise = "tutorial_cnn", min(50_000, len(y) - _HELD), case.steps, _LITTLE
+        sample_rate = _BATCH / n
     chosen = rng.permutation(len(y))[: n + _HELD]
     inputs, labels = torch.from_numpy(x[chosen]), torch.from_numpy(y[chosen])
     splits = Splits(
@@ -122,7 +134,10 @@ def loss_at(grid: NetGrid, log_factor: float) -> float:
 
 
 def family_fits(grids: Mapping[NetCase, NetGrid]) -> dict[str, float]:
-    """Return the largest product of rate and clip with the least mean loss, and the scatter of the best products."""
+    """Return the limit with the least mean loss, and the scatter of the best products around it.
+
+    The limit is the largest product of rate and clip, divided by the root of the number of steps.
+    """
     counts = Counter(case.dataset for case in grids)
 
     def mean_loss(most: float) -> float:
@@ -132,14 +147,14 @@ def family_fits(grids: Mapping[NetCase, NetGrid]) -> dict[str, float]:
             total += sum(loss / (1 + loss / 10) for loss in around) / counts[case.dataset]
         return total
 
-    most = min(np.geomspace(0.25, 32, 57).tolist(), key=mean_loss)
+    most = min(np.geomspace(0.025, 3.2, 57).tolist(), key=mean_loss)
     residuals = sorted(abs(_best(grid) - capped(grid, most)) for grid in grids.values())
     return {"most": most, "spread": float(residuals[math.ceil(0.683 * len(residuals)) - 1])}
 
 
 def capped(grid: NetGrid, most: float) -> float:
-    """Return the logarithm of the factor of the linear rate, so that the product of rate and clip is at most `most`."""
-    return min(0.0, math.log(most / (grid.rate * grid.clip)))
+    """Return the logarithm of the factor of the linear rate with which rate · clip is at most most · √steps."""
+    return min(0.0, math.log(most * math.sqrt(grid.setting["steps"]) / (grid.rate * grid.clip)))
 
 
 def _best(grid: NetGrid) -> float:

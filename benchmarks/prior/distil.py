@@ -210,7 +210,10 @@ def fit_adam(rows: Rows, *, rounds: int = 250) -> Fit:
 
 
 def family_of_rates(offset: float = 0.0, *, most: float | None = None, spread: float = 0.0) -> Fit:
-    """Return by what the rates of a family differ: an offset, a largest product of rate and clip, and more spread."""
+    """Return by what the rates of a family differ: an offset, a limit, and more spread.
+
+    The limit `most` is the largest product of rate and clip, divided by the root of the number of steps.
+    """
     return {"offset": offset, "most": most, "spread": spread}
 
 

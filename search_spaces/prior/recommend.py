@@ -138,7 +138,7 @@ def recommend(setting: Setting, *, given: Mapping[str, float] | None = None) -> 
             floor = float(given.get("adam_noise_floor", NOISE_FLOOR))
             rate = replace(rate, value=rate.value * _corrected(setting, dimension, floor))
     else:
-        product = _formula(fits["rate_times_clip"], known, setting.family, unknown, last=last)
+        product = _formula(fits["rate_times_clip"], known, setting.family, unknown, last=last, steps=setting.steps)
         # A larger clip changes nothing where all gradients are clipped, but then leaves more of them as they are.
         extra = fits["rate_times_clip"]["clip"] * log(used / found["max_grad_norm"].value)
         lower = 1 - float(given.get("momentum", 0.0))
@@ -178,17 +178,25 @@ def _measured() -> dict[str, Any]:
 
 
 def _formula(
-    fit: Mapping[str, Any], known: Mapping[str, float], family: str, unknown: float, *, last: bool = False
+    fit: Mapping[str, Any],
+    known: Mapping[str, float],
+    family: str,
+    unknown: float,
+    *,
+    last: bool = False,
+    steps: float = 1.0,
 ) -> Recommended:
     """Return exp(intercept + family's offset + Σ coefficient · feature), at most the family's limit, and the spread.
 
-    `last` adds what was measured for the last weights instead of averaged ones.
+    The limit grows with the root of the number of steps. `last` adds what was measured for the last weights instead of
+    averaged ones.
     """
     own = fit.get("families", {}).get(family, {"spread": fit.get("unmeasured_family", 0.0)})
     total = fit["intercept"] + sum(value * known[name] for name, value in fit["coefficients"].items())
     total += own.get("offset", 0.0) + (fit["last_weights"] if last else 0.0)
     spread = sqrt(fit["spread"] ** 2 + own["spread"] ** 2 + unknown**2)
-    return Recommended(value=min(exp(min(max(total, -50.0), 50.0)), own.get("most") or inf), spread=spread)
+    most = (own.get("most") or inf) * sqrt(steps)
+    return Recommended(value=min(exp(min(max(total, -50.0), 50.0)), most), spread=spread)
 
 
 def _within(name: str, found: Recommended) -> Recommended:
