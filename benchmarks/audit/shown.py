@@ -34,7 +34,7 @@ _RANDOM_NAMES: Final = re.compile(
 )
 _NUMBER: Final = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _CHARGED: Final = re.compile(
-    r"accuracy|loss|score|objective|best|curve|values?\b|±|chosen|\berrors?\b"
+    r"accuracy|loss|score|objective|best|curve|values?\b|±|chosen|\berrors?\b|extrapolation"
     r"|exported trial|\bseed:$|^param seed$|learning_rate",
     re.IGNORECASE,
 )

@@ -50,7 +50,7 @@ def test_the_exported_model_scores_what_the_winner_scored(look: Tune) -> None:
 
 def test_an_extrapolated_model_is_exported_and_named(tune: Tune) -> None:
     tune("run", tune.write(), "--local", "--quiet", "--set", "search.space.extrapolation=1")
-    assert "weights: the average, extrapolated by 1 times its change in the second half" in tune("export", "tiny").out
+    assert "extrapolation 1  (of the average of the weights; 0 is none)" in tune("export", "tiny").out
     checkpoint = checkpoint_path(tune.sweeps[0], str(exported_trial(tune)["id"]))
     assert checkpoint is not None
     kept = read_state(checkpoint)["average"]

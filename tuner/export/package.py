@@ -194,8 +194,7 @@ def export_text(values: dict[str, Any]) -> str:
     if why := values.get("chosen", {}).get("why"):
         lines.append(f"  {why}")
     lines += [f"  {path}" for path in values["files"]]
-    if factor := values["extrapolation"]:
-        lines.append(f"  weights: the average, extrapolated by {factor:g} times its change in the second half")
+    lines.append(f"  extrapolation {values['extrapolation']:g}  (of the average of the weights; 0 is none)")
     lines += [
         f"  {name} {score:.4f}{_plus_minus(values['errors'].get(name))}  ({_how_scored(name, values['protected'])})"
         for name, score in values["scores"].items()
