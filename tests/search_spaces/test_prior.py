@@ -60,13 +60,16 @@ def test_every_setting_has_finite_values_and_positive_spreads(setting: Setting) 
 
 @given(setting=SETTINGS, factor=positive(1.01, 1e3), clip=positive(0.01, 100))
 @settings(max_examples=150, deadline=None)
-def test_more_noise_or_more_steps_never_raise_the_rate(setting: Setting, factor: float, clip: float) -> None:
+def test_more_noise_never_raises_the_rate_nor_do_more_steps_of_a_linear_model(
+    setting: Setting, factor: float, clip: float
+) -> None:
     fixed = {"max_grad_norm": clip}  # a lower clip would need a higher rate for the same step
     before = recommend(setting, given=fixed)["learning_rate"].value * (1 + 1e-9)
     louder = replace(setting, noise_multiplier=setting.noise_multiplier * factor + 1e-6)
     assert recommend(louder, given=fixed)["learning_rate"].value <= before
-    longer = replace(setting, steps=setting.steps * factor)
-    assert recommend(longer, given=fixed)["learning_rate"].value <= before
+    if setting.family != "convolutional":  # the limit of a network rises with the number of steps
+        longer = replace(setting, steps=setting.steps * factor)
+        assert recommend(longer, given=fixed)["learning_rate"].value <= before
 
 
 def test_the_rate_follows_the_clip_and_the_momentum_only_with_sgd() -> None:
@@ -93,11 +96,12 @@ def test_last_weights_need_a_lower_rate_than_averaged_ones() -> None:
 
 
 def test_convolutional_models_take_no_longer_steps_than_they_bear() -> None:
-    def step(family: str, noise: float) -> float:
-        found = recommend(replace(MNIST, family=family, noise_multiplier=noise))
+    def step(family: str, noise: float, steps: float = MNIST.steps) -> float:
+        found = recommend(replace(MNIST, family=family, noise_multiplier=noise, steps=steps))
         return found["learning_rate"].value * found["max_grad_norm"].value
 
-    assert step("convolutional", 0.3) < 3 < step("linear", 0.3)
+    assert step("convolutional", 0.3) < 0.8 * step("linear", 0.3)
+    assert step("convolutional", 0.0, 40) == pytest.approx(step("convolutional", 0.0, 10) * 2)
     assert step("convolutional", 50.0) == step("linear", 50.0)
 
 
