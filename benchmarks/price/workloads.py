@@ -129,7 +129,7 @@ WORKLOADS: Mapping[str, Workload] = {
         fixed={},
         bar=0.7,
         left_out=_WHOLE_TRIALS,
-        seeds=2,
+        seeds=4,
         repeats=1,
     ),
     "adult": Workload(
