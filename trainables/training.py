@@ -411,7 +411,8 @@ class PrivateTraining:
                     f"{self._hyperparameters.ema_decay:g}). Resume with the settings of the checkpoint.",
                 )
             self._average.load_state_dict(state["average"])
-            self._factor = state["extrapolation"]
+            if self._hyperparameters.extrapolation == CHOSEN and self.spec.score_noise is None:
+                self._factor = state["extrapolation"]  # a fixed one is this spec's, not the state's
         self.step = state["step"]
         self._private_step.noise_draws = state["noise_draws"]
         self._model.load_state_dict(state["model"])

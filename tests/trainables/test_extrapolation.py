@@ -115,6 +115,9 @@ def test_a_chosen_factor_is_in_the_checkpoint(trained: Trained, monkeypatch: pyt
     again = trained(0, parameters=AVERAGED)
     again.load_state_dict(training.state_dict())
     assert again.extrapolation == 2.0
+    fixed = trained(0, parameters={**AVERAGED, "extrapolation": 0.5})
+    fixed.load_state_dict(training.state_without_key())
+    assert fixed.extrapolation == 0.5, "a copy of another configuration keeps its own number"
     assert torch.equal(again._layout.flatten(again.model), training._layout.flatten(training.model))
 
 
