@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite, nan
+from math import inf, isfinite
 from typing import Final
 
 import torch
@@ -29,8 +29,8 @@ def choose_factor(answered: Mapping[float, Answered], *, metric: str) -> float:
         answered: for each factor, 0 among them, the answers on the same validation records.
         metric: score that is compared, as in an experiment file.
     """
-    plain, *others = (_scores(each, metric) for each in (answered[0.0], *answered.values()))
-    gains = {factor: _sure_gain(scores, plain) for factor, scores in zip(answered, others, strict=True)}
+    scores = {factor: _scores(each, metric) for factor, each in answered.items()}
+    gains = {factor: _sure_gain(each, scores[0.0]) for factor, each in scores.items()}
     best = max(gains, key=lambda factor: gains[factor])
     return best if gains[best] > 0 else 0.0
 
@@ -48,7 +48,7 @@ def _sure_gain(scores: list[float], plain: list[float]) -> float:
     gain, *without = (one - other for one, other in zip(scores, plain, strict=True))
     count = len(without)
     if count < 2:
-        return nan
+        return -inf
     mean = sum(without) / count
     error = ((count - 1) / count * sum((each - mean) ** 2 for each in without)) ** 0.5
-    return gain - error if isfinite(gain - error) else nan
+    return gain - error if isfinite(gain - error) else -inf

@@ -35,7 +35,8 @@ class TrainingSpec:
         threads: number of threads of torch in this process; None keeps torch's current number.
         device: 'auto', 'cpu' or 'cuda'.
         score_noise: standard deviation of the noise on the number of right validation answers, finite and above 0. The
-            score is then protected and charged. With None, validation scores are exact.
+            score is then protected and charged. With None, validation scores are exact, and
+            they choose the extrapolation of the weights.
         metric: score that the search compares, a key of `trainables.tasks.METRICS`.
         initial: checkpoint of another training, from whose weights this training starts. Its weights must be public or
             charged. None starts from the public initialisation.

@@ -61,9 +61,9 @@ class PrivateTraining:
 
     Formal guarantee: the model, and its scores on other records, depend on the training records only through
     `noise_draws` subsampled Gaussian mechanisms with the spec's sample_rate and noise_multiplier. With score_noise, the
-    scores depend on the validation records only through Gaussian mechanisms with sensitivity 1 and standard deviation
-    score_noise, one for each call of `evaluate`. Only the operator may see the state, which contains the secret
-    generator.
+    model does not depend on the validation records, and the scores depend on them only through Gaussian mechanisms with
+    sensitivity 1 and standard deviation score_noise, one for each call of `evaluate`. Only the operator may see the
+    state, which contains the secret generator.
 
     Args:
         spec: specification of the trial.
@@ -249,12 +249,12 @@ class PrivateTraining:
         """Weights that are scored and exported; training continues from `_theta`."""
         if self._average is None or self.step == 0:
             return self._theta
-        return self._average.value(self._factor if self.step == self.spec.steps else 0.0)
+        return self._average.value(self.extrapolation)
 
     @property
     def extrapolation(self) -> float:
-        """Factor a of the extrapolated average; 0 if it is the average itself, or if nothing is averaged."""
-        return 0.0 if self._average is None else self._factor
+        """Factor a of the extrapolated average; 0 before the last step, or if nothing is averaged."""
+        return self._factor if self._average is not None and self.step == self.spec.steps else 0.0
 
     def run_to(self, step: int) -> None:
         """Lease and take the steps up to `step`. Every restart halves the number of steps in a lease.
