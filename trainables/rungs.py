@@ -8,8 +8,8 @@ This module does not import Ray. It writes these files in the folder of a sweep:
 A trial that lost its worker repeats the steps since its last report: with five reports and twelve trials, at most a
 sixtieth of all steps. On MNIST that raises ε by 0.9 % at the same noise, and the cap, which is the claim, not at all.
 A checkpoint at each lease would save some of it. It writes 0.2 MB (logistic regression) to 0.5 MB (tutorial CNN) in
-about 10 ms, up to 0.7 of a step. So checkpoints are written at reports, and more often only in a committed run, which no
-other trial can replace.
+about 10 ms, up to 0.7 of a step. So checkpoints are written at reports, and more often only in a committed run, which
+no other trial can replace.
 """
 
 from __future__ import annotations
