@@ -40,8 +40,8 @@ def whole_view(folder: Path, mlflow: Path, runs: int) -> Iterator[tuple[Tune, di
     real = PrivateTraining.evaluate
 
     def rare(training: PrivateTraining, split: str = "validation") -> dict[str, float]:
-        """Scores that no other number is mistaken for."""
-        return {name: value * 0.98765432 for name, value in real(training, split).items()}
+        """Scores that no other number is mistaken for, however they are rounded."""
+        return {name: round(0.98 * value, 2) + 0.0034567891 for name, value in real(training, split).items()}
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
