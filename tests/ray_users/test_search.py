@@ -107,17 +107,21 @@ def test_a_saved_search_continues_with_its_running_trials(tmp_path: Path) -> Non
     assert again.study.best_value == 0.7
 
 
-def test_a_trial_that_ray_has_forgotten_fails_after_a_restore(tmp_path: Path) -> None:
+def test_after_a_restore_a_trial_ends_as_ray_says_and_one_that_ray_has_forgotten_fails(tmp_path: Path) -> None:
     search = ready()
     scheduler = search.scheduler()
-    for name in ("running", "forgotten", "finished"):
+    for name in ("running", "forgotten", "finished", "failed"):
         search.suggest(name)
     search.save(str(tmp_path / "state"))
     search.restore(str(tmp_path / "state"))
-    for name, finished in (("running", False), ("finished", True)):  # Ray's file is newer than the searcher's
-        scheduler.on_trial_add(None, SimpleNamespace(trial_id=name, is_finished=lambda finished=finished: finished))
+    last = {"score": 0.5, "training_iteration": 1}
+    for name, status in (("running", "RUNNING"), ("finished", "TERMINATED"), ("failed", "ERROR")):  # Ray's is newer
+        ended = status != "RUNNING"
+        known = SimpleNamespace(trial_id=name, status=status, is_finished=lambda ended=ended: ended, last_result=last)
+        scheduler.on_trial_add(None, known)
     search.suggest("next")
-    assert states(search) == [TrialState.RUNNING, TrialState.FAIL, TrialState.FAIL, TrialState.RUNNING]
+    fail, complete, running = TrialState.FAIL, TrialState.COMPLETE, TrialState.RUNNING
+    assert states(search) == [running, fail, complete, fail, running]
 
 
 def test_a_searcher_without_a_space_or_a_metric_says_what_it_needs() -> None:

@@ -95,10 +95,10 @@ def run_trial(
     observer.trial_finished(trial(number, state, step=100, last_score=score))
 
 
-def small_sweep(folder: Path, budget: FakeBudget | None = None) -> FakeBudget:
+def small_sweep(folder: Path, budget: FakeBudget | None = None, *, uri: str = URI) -> FakeBudget:
     """Record four trials: two complete, one pruned, one failed."""
     budget = budget or FakeBudget()
-    with recorder(folder, URI, budget, send=False) as observer:
+    with recorder(folder, uri, budget, send=False) as observer:
         run_trial(observer, budget, 0, score=0.7)
         run_trial(observer, budget, 1, score=0.9)
         run_trial(observer, budget, 2, state=TrialStatus.PRUNED, score=0.95)

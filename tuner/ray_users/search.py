@@ -19,6 +19,7 @@ from typing import Any
 import optuna
 from optuna.study import StudyDirection
 from optuna.trial import Trial, TrialState
+from ray.tune.experiment import Trial as RayTrial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 from ray.tune.search.optuna import OptunaSearch
@@ -198,8 +199,13 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Ray has no types
         self._search = search
 
     def on_trial_add(self, tune_controller: object, trial: Any) -> None:  # noqa: ANN401 - Ray's trial
-        """Tell the searcher which trials Ray still has after a restore; see Ray's `TrialScheduler`."""
-        if not trial.is_finished():
+        """Tell the searcher which trials Ray still has after a restore; see Ray's `TrialScheduler`.
+
+        Ray may know of an end that came after the searcher's last save.
+        """
+        if trial.is_finished():
+            self._search.on_trial_complete(trial.trial_id, trial.last_result, error=trial.status == RayTrial.ERROR)
+        else:
             self._search.confirm(trial.trial_id)
 
     def on_trial_result(self, tune_controller: object, trial: Any, result: dict[str, Any]) -> str:  # noqa: ANN401 - Ray's trial

@@ -1,4 +1,4 @@
-"""Recorder that writes the events of a sweep to the spool. A thread sends the spool to MLflow.
+"""Recorder that writes the events of a sweep to the spool. Another process sends the spool to MLflow.
 
 In MLflow, a sweep is a parent run and each trial is a child run. Recorded values may depend on private records only
 through a charged mechanism. The recorded metrics of a trial are therefore only the objective, the learning rate and
@@ -29,7 +29,8 @@ from tuner.recorder.records import (
     public_reason,
     unfinished_trial,
 )
-from tuner.recorder.sender import Sender, SendStatus
+from tuner.recorder.sender import SendStatus
+from tuner.recorder.sender_process import SenderProcess
 from tuner.recorder.shipper import SPOOL
 from tuner.recorder.spool import Spool
 
@@ -147,7 +148,7 @@ class MLflowRecorder:
         self._sweep = sweep
         self._budget = budget
         self.withheld: set[str] = set()
-        self._sender: Sender | None = None
+        self._sender: SenderProcess | None = None
         self._spool = Spool(folder / SPOOL)
         try:
             self._history = read_history(self._spool.path)
@@ -160,7 +161,7 @@ class MLflowRecorder:
             self._spool.close()
             raise
         if send:
-            self._sender = Sender(folder)
+            self._sender = SenderProcess(folder)
             self._sender.start()
 
     def trial_started(self, trial: TrialView) -> None:

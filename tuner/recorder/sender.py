@@ -1,4 +1,7 @@
-"""Upload of a spool to MLflow, in a thread while a sweep runs and in the foreground for `tune sync`."""
+"""Upload of a spool to MLflow, in a thread while a sweep runs and in the foreground for `tune sync`.
+
+A sweep has this thread in a process of its own (see `sender_process`).
+"""
 
 from __future__ import annotations
 
@@ -57,9 +60,22 @@ def _describe(error: BaseException) -> str:
 
 
 class Sender:
-    """Thread that sends the records of a spool. It retries after every error and never interrupts the training."""
+    """Thread that sends the records of a spool. It retries after every error and never interrupts the training.
 
-    def __init__(self, folder: Path, *, connect: Callable[[str], Any] = store.connect) -> None:
+    Args:
+        folder: the sweep's folder.
+        connect: as for `Shipper`.
+        told: called with the progress after every attempt.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        connect: Callable[[str], Any] = store.connect,
+        told: Callable[[SendStatus], None] = lambda status: None,
+    ) -> None:
+        self._told = told
         self._shipper = Shipper(folder, connect=connect)
         self._changed = threading.Condition()
         self._wake = False
@@ -135,6 +151,7 @@ class Sender:
         with self._changed:
             self._problem, self._failures = problem, failures
             self._changed.notify_all()
+        self._told(self.status())
 
     def _pause(self, seconds: float | None) -> None:
         """Wait for `seconds`, or until the next new record if `seconds` is None. `flush` and `stop` end the wait."""

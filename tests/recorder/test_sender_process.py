@@ -1,0 +1,115 @@
+"""The process that sends the records: it sees every record, ends with its search, and never holds the search up."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from recorder_fakes import FakeBudget, recorder, run_trial, small_sweep
+
+from tuner.recorder import mlflow_store as store
+from tuner.recorder import sender_process
+from tuner.recorder.sender_process import SenderProcess
+from tuner.recorder.spool import read_spool
+from tuner.recorder.sync import send_unsent
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def sending(tmp_path: Path) -> Iterator[SenderProcess]:
+    """A started process for a small sweep, whose records it does not know of before it is told."""
+    small_sweep(tmp_path, uri=store.absolute_uri(f"sqlite:///{tmp_path}/mlflow.db"))
+    sender = SenderProcess(tmp_path)
+    sender.start()
+    yield sender
+    sender.stop()
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended within ten seconds."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_all_records_of_a_search_arrive_and_the_process_ends_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tuner.recorder import recorder as module
+
+    monkeypatch.setattr(module, "SenderProcess", SenderProcess)
+    uri, budget = store.absolute_uri(f"sqlite:///{tmp_path}/mlflow.db"), FakeBudget()
+    with recorder(tmp_path, uri, budget) as observer:
+        pid = observer._sender._process.pid
+        for signals in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # as from a terminal or a manager of services
+            time.sleep(0.5)
+            os.kill(pid, signals)
+        run_trial(observer, budget, 0, score=0.7)
+        assert observer.flush(timeout=100).complete
+        assert observer.status().sent == len(list(read_spool(tmp_path / "spool.jsonl")))
+        run_trial(observer, budget, 1, score=0.8)
+    assert gone(pid)
+    assert send_unsent(tmp_path).sent == 0
+    client = store.connect(uri)
+    runs = client.search_runs([client.get_experiment_by_name("digits").experiment_id])
+    assert len(runs) == 3
+
+
+def test_a_process_that_died_costs_no_record(tmp_path: Path, sending: SenderProcess) -> None:
+    sending._process.kill()
+    for _ in range(100):
+        sending.notify()
+    status = sending.flush(timeout=20)
+    assert not status.complete
+    assert status.problem == "the process that sends the records has ended"
+    assert send_unsent(tmp_path).complete
+
+
+def test_a_process_that_hangs_holds_nobody_up(
+    tmp_path: Path, sending: SenderProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender_process, "_STOP_SECONDS", 0.5)
+    sending._process.send_signal(signal.SIGSTOP)
+    for _ in range(100_000):  # more than a pipe holds
+        sending.notify()
+    status = sending.flush(timeout=0.5)
+    assert not status.complete
+    assert status.problem == "the process that sends the records does not answer"
+    sending.stop()
+    assert gone(sending._process.pid)
+    assert send_unsent(tmp_path).complete
+
+
+STARTS = """
+import os, signal, sys
+from pathlib import Path
+from tuner.recorder.sender_process import SenderProcess
+sender = SenderProcess(Path(sys.argv[1]))
+sender.start()
+print(sender._process.pid, flush=True)
+sender.flush(100)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_process_ends_when_its_search_is_killed(tmp_path: Path) -> None:
+    small_sweep(tmp_path, uri=store.absolute_uri(f"sqlite:///{tmp_path}/mlflow.db"))
+    done = subprocess.run([sys.executable, "-c", STARTS, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert gone(int(done.stdout))
+    assert json.loads((tmp_path / "spool.acknowledged.json").read_text())["end"] > 0
+    assert send_unsent(tmp_path).sent == 0

@@ -1,0 +1,49 @@
+"""Process that sends the records of a spool, for `sender_process`. It ends when its standard input is closed.
+
+python -m tuner.recorder FOLDER
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from dataclasses import asdict
+from pathlib import Path
+
+from tuner.recorder.sender import Sender, SendStatus
+
+_WRITING = threading.Lock()  # two threads tell, and a line must stay whole
+
+
+def _tell(status: SendStatus, answer: int = 0) -> None:
+    line = json.dumps({"answer": answer, "status": asdict(status)})
+    with _WRITING, contextlib.suppress(BrokenPipeError):  # the search was killed, so the standard input ends as well
+        print(line, flush=True)
+
+
+def main() -> None:
+    """Send until the standard input ends. ``notify`` says that there is a record; ``flush`` waits for all of them."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the search records its own end after such a signal
+    logging.disable(logging.WARNING)  # the search's process warns
+    sender = Sender(Path(sys.argv[1]), told=_tell)
+    sender.start()
+    answered = 0
+    for line in sys.stdin:
+        word, *values = line.split()
+        if word == "flush":
+            answered += 1
+            _tell(sender.flush(float(values[0])), answered)
+        else:
+            sender.notify()
+    sender.stop()
+    os._exit(0)  # MLflow's own threads would take a second to end
+
+
+if __name__ == "__main__":
+    main()
