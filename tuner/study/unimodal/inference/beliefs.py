@@ -79,7 +79,7 @@ class Rules:
     axis: ParameterAxis
     tolerance: float
     risk: float = 0.05
-    sure: float = 0.9
+    sure: float = 0.97
     starts: tuple[float, ...] | None = None
     at_once: int = 2
     early: float = 2 / 3
