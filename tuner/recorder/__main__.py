@@ -17,13 +17,14 @@ from pathlib import Path
 
 from tuner.recorder.sender import Sender, SendStatus
 
+_ANSWERS = sys.stdout
 _WRITING = threading.Lock()  # two threads tell, and a line must stay whole
 
 
 def _tell(status: SendStatus, answer: int = 0) -> None:
     line = json.dumps({"answer": answer, "status": asdict(status)})
     with _WRITING, contextlib.suppress(BrokenPipeError):  # the search was killed, so the standard input ends as well
-        print(line, flush=True)
+        print(line, file=_ANSWERS, flush=True)
 
 
 def main() -> None:
@@ -31,6 +32,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the search records its own end after such a signal
     logging.disable(logging.WARNING)  # the search's process warns
+    sys.stdout = sys.stderr  # nothing else may come between the answers
     sender = Sender(Path(sys.argv[1]), told=_tell)
     sender.start()
     answered = 0
