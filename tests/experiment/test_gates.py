@@ -209,9 +209,6 @@ GATES = [
     gate("search.space={lr: default, augmentation: {choice: [none, crop]}}", "search.space.augmentation",
          "augmentation-needs-images", "search.space={lr: default, augmentation: none}",
          ("dataset.name=iris", "trainable.batch_size=32", "privacy.delta=1e-4")),
-    # averages
-    gate("search.space={lr: default, ema_decay: 0, extrapolation: 1}", "search.space.extrapolation",
-         "extrapolation-needs-average", "search.space={lr: default, ema_decay: 0, extrapolation: 0}"),
     # options
     gate("search.pruner=percentile", "search.pruner", "option-missing",
          "search.pruner={name: percentile, percentile: 50}"),

@@ -107,21 +107,31 @@ def test_a_saved_search_continues_with_its_running_trials(tmp_path: Path) -> Non
     assert again.study.best_value == 0.7
 
 
-def test_after_a_restore_a_trial_ends_as_ray_says_and_one_that_ray_has_forgotten_fails(tmp_path: Path) -> None:
-    search = ready()
+@pytest.mark.parametrize("last_step", [2, None])
+def test_after_a_restore_a_trial_ends_as_ray_says_and_one_that_ray_has_forgotten_fails(
+    tmp_path: Path, last_step: int | None
+) -> None:
+    search = ready(last_step=last_step)
     scheduler = search.scheduler()
-    for name in ("running", "forgotten", "finished", "failed"):
+    for name in ("running", "forgotten", "whole", "stopped", "failed"):
         search.suggest(name)
     search.save(str(tmp_path / "state"))
     search.restore(str(tmp_path / "state"))
-    last = {"score": 0.5, "training_iteration": 1}
-    for name, status in (("running", "RUNNING"), ("finished", "TERMINATED"), ("failed", "ERROR")):  # Ray's is newer
-        ended = status != "RUNNING"
-        known = SimpleNamespace(trial_id=name, status=status, is_finished=lambda ended=ended: ended, last_result=last)
-        scheduler.on_trial_add(None, known)
+    ends = {"running": ("RUNNING", 1), "whole": ("TERMINATED", 2), "stopped": ("TERMINATED", 1), "failed": ("ERROR", 2)}
+    for name, (status, step) in ends.items():  # Ray's file is newer than the searcher's
+        scheduler.on_trial_add(
+            None,
+            SimpleNamespace(
+                trial_id=name,
+                status=status,
+                is_finished=lambda status=status: status != "RUNNING",
+                last_result={"score": 0.5, "training_iteration": step},
+            ),
+        )
     search.suggest("next")
-    fail, complete, running = TrialState.FAIL, TrialState.COMPLETE, TrialState.RUNNING
-    assert states(search) == [running, fail, complete, fail, running]
+    fail, running = TrialState.FAIL, TrialState.RUNNING
+    known = [TrialState.COMPLETE, TrialState.PRUNED] if last_step else [fail, fail]
+    assert states(search) == [running, fail, *known, fail, running]
 
 
 def test_a_searcher_without_a_space_or_a_metric_says_what_it_needs() -> None:

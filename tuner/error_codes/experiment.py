@@ -196,8 +196,6 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "unimodal-denied": "A unimodal sampler or pruner needs a unimodal parameter, by default the smoothing radius. "
         "But the experiment file says `unimodal: false` for the smoothing radius. Write `unimodal: true` for another "
         "range.",
-        "extrapolation-needs-average": "The average of the weights is extrapolated, but with `ema_decay: 0` there is "
-        "none. Remove `extrapolation`, or let `ema_decay` be above 0.",
         "when-sure-sampler": "Only the unimodal sampler computes the probability that a trial is near the best one, "
         "which `when_sure` needs. Write `sampler: unimodal`, or `when_sure: go_on`.",
         "when-sure-sealed": "A sealed search must not stop early or repeat trials because of scores, which would "

@@ -23,6 +23,7 @@ from ray.tune.experiment import Trial as RayTrial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 from ray.tune.search.optuna import OptunaSearch
+from ray.tune.utils.util import flatten_dict
 
 from tuner.errors import InputError
 from tuner.study.protocols import sampler_of
@@ -169,6 +170,13 @@ class StudySearch(Searcher):  # type: ignore[misc]  # Ray has no types
         else:
             self.study.tell(trial, self._score(result or {}))
 
+    def ended(self, trial_id: str, result: Mapping[str, Any], *, failed: bool) -> None:
+        """Take over the end of a trial that came after the searcher's last save, with Ray's last result of the trial.
+
+        Without `last_step`, the result does not say whether the trial was stopped early, so the trial counts as failed.
+        """
+        self.on_trial_complete(trial_id, flatten_dict(dict(result)), error=failed or self._last_step is None)
+
     def save(self, checkpoint_path: str) -> None:
         """Write the study to a file; see Ray's `Searcher`."""
         state = (self._space, self._metric, self._mode, self._study, self._trials, self._stopped)
@@ -199,12 +207,9 @@ class StudyScheduler(FIFOScheduler):  # type: ignore[misc]  # Ray has no types
         self._search = search
 
     def on_trial_add(self, tune_controller: object, trial: Any) -> None:  # noqa: ANN401 - Ray's trial
-        """Tell the searcher which trials Ray still has after a restore; see Ray's `TrialScheduler`.
-
-        Ray may know of an end that came after the searcher's last save.
-        """
+        """Tell the searcher what Ray knows of a trial after a restore; see Ray's `TrialScheduler`."""
         if trial.is_finished():
-            self._search.on_trial_complete(trial.trial_id, trial.last_result, error=trial.status == RayTrial.ERROR)
+            self._search.ended(trial.trial_id, trial.last_result, failed=trial.status == RayTrial.ERROR)
         else:
             self._search.confirm(trial.trial_id)
 

@@ -89,19 +89,6 @@ def augmentation(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("augmentation-needs-images", "search.space.augmentation", rule, "Remove the key.")
 
 
-@gate("search.space", "search.trials")
-def extrapolation(draft: Draft) -> Iterator[GateFinding]:
-    """Require an average of the weights, which is what is extrapolated."""
-    if draft.space is None or "extrapolation" not in draft.experiment.search.space:
-        return
-    domains = dict(draft.space.parameters)
-    averages, factors = (domains[name].grid(3) if name in domains else [] for name in ("ema_decay", "extrapolation"))
-    if averages and not any(averages) and any(factors):
-        rule = "extrapolates the average of the weights, but with `ema_decay: 0` there is none"
-        fix = "Remove the key, or let ema_decay be above 0."
-        yield GateFinding("extrapolation-needs-average", "search.space.extrapolation", rule, fix)
-
-
 @gate("search.space", "search.trials", "trainable.method")
 def several_configurations(draft: Draft) -> Iterator[GateFinding]:
     """If there are several trials, require a searched parameter. With `accounting: auto`, one run is planned then."""
@@ -194,7 +181,6 @@ SEARCH_GATES: tuple[Gate, ...] = (
     pruner,
     space,
     augmentation,
-    extrapolation,
     several_configurations,
     metric,
     promotion,
