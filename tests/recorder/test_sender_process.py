@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -73,8 +74,13 @@ def test_a_process_that_died_costs_no_record(tmp_path: Path, sending: SenderProc
     sending._process.kill()
     for _ in range(100):
         sending.notify()
-    status = sending.flush(timeout=20)
-    assert not status.complete
+    assert gone(sending._process.pid)
+    until = time.monotonic() + 10
+    while not sending.status().problem and time.monotonic() < until:
+        time.sleep(0.05)
+    assert sending.status().problem == sending.flush(timeout=20).problem
+    status = sending.status()
+    assert status.waiting == len(list(read_spool(tmp_path / "spool.jsonl")))
     assert status.problem == "the process that sends the records has ended"
     assert send_unsent(tmp_path).complete
 
@@ -89,9 +95,27 @@ def test_a_process_that_hangs_holds_nobody_up(
     status = sending.flush(timeout=0.5)
     assert not status.complete
     assert status.problem == "the process that sends the records does not answer"
+    sending._process.send_signal(signal.SIGCONT)
+    assert sending.flush(timeout=60).complete
+    sending._process.send_signal(signal.SIGSTOP)
     sending.stop()
     assert gone(sending._process.pid)
-    assert send_unsent(tmp_path).complete
+    assert send_unsent(tmp_path).sent == 0
+
+
+def test_a_driver_that_is_killed_while_it_waits_frees_the_records_at_once(tmp_path: Path) -> None:
+    with socket.socket() as silent:  # it takes connections and never answers
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        small_sweep(tmp_path, uri=f"http://127.0.0.1:{silent.getsockname()[1]}")
+        driver = subprocess.Popen([sys.executable, "-c", STARTS, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        assert driver.stdout is not None
+        pid = int(driver.stdout.readline())
+        time.sleep(3)
+        driver.kill()
+        driver.communicate()
+        assert gone(pid)
+    assert send_unsent(tmp_path, uri=store.absolute_uri(f"sqlite:///{tmp_path}/mlflow.db")).complete
 
 
 STARTS = """

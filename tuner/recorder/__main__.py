@@ -12,19 +12,24 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 
 from tuner.recorder.sender import Sender, SendStatus
 
 _ANSWERS = sys.stdout
-_WRITING = threading.Lock()  # two threads tell, and a line must stay whole
+_WRITING = threading.Lock()  # several threads tell, and a line must stay whole
 
 
 def _tell(status: SendStatus, answer: int = 0) -> None:
     line = json.dumps({"answer": answer, "status": asdict(status)})
-    with _WRITING, contextlib.suppress(BrokenPipeError):  # the search was killed, so the standard input ends as well
+    with _WRITING, contextlib.suppress(OSError):  # the search was killed, so the standard input ends as well
         print(line, file=_ANSWERS, flush=True)
+
+
+def _flush(sender: Sender, number: int, seconds: float) -> None:
+    _tell(sender.flush(seconds), number)
 
 
 def main() -> None:
@@ -32,15 +37,14 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the search records its own end after such a signal
     logging.disable(logging.WARNING)  # the search's process warns
+    warnings.simplefilter("ignore")
     sys.stdout = sys.stderr  # nothing else may come between the answers
     sender = Sender(Path(sys.argv[1]), told=_tell)
     sender.start()
-    answered = 0
     for line in sys.stdin:
         word, *values = line.split()
-        if word == "flush":
-            answered += 1
-            _tell(sender.flush(float(values[0])), answered)
+        if word == "flush":  # in a thread, because the end of the input ends the process at any time
+            threading.Thread(target=_flush, args=(sender, int(values[0]), float(values[1])), daemon=True).start()
         else:
             sender.notify()
     sender.stop()

@@ -100,7 +100,7 @@ class Sender:
         problem = self._problem
         try:
             waiting = self._shipper.waiting()
-        except TrackingError as error:
+        except (TrackingError, OSError) as error:
             waiting, problem = 1, str(error)
         return SendStatus(sent=self._shipper.sent, waiting=waiting, refused=self._shipper.refused, problem=problem)
 
@@ -115,7 +115,7 @@ class Sender:
                 left = deadline - time.monotonic()
                 if left <= 0 or self._failures >= enough or not self._thread.is_alive():
                     break
-                if self._shipper.waiting() == 0:
+                if self.status().waiting == 0:
                     break
                 self._changed.wait(min(left, FIRST_RETRY_SECONDS))
         return self.status()

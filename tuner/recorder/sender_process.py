@@ -9,37 +9,44 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from tuner.recorder.sender import SendStatus
+from tuner.recorder.shipper import SPOOL
+from tuner.recorder.spool import read_spool
 
 __all__ = ["SenderProcess"]
 
 log = logging.getLogger(__name__)
 
-_STOP_SECONDS = 5.0
+_STOP_SECONDS = 10.0  # longer than a `Sender` takes to stop
 _ANSWER_SECONDS = 2.0
+_AGAIN_SECONDS = 0.1
+_ENDED = "the process that sends the records has ended"
+_SILENT = "the process that sends the records does not answer"
 
 
 class SenderProcess:
     """Process that sends the records of a spool. It ends with this process, however this process ends.
 
-    It never interrupts the training: if it dies or hangs, the records stay in the spool, and `flush` says so.
+    It never interrupts the training: if it dies or hangs, the records stay in the spool, and `status` says so.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._changed = threading.Condition()
-        self._status = SendStatus()
+        self._told: SendStatus | None = None
         self._asked = self._answered = 0
-        self._ended = False
+        self._ended = self._stopping = False
 
     def start(self) -> None:
         """Start the process."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tuner.recorder", str(self._folder)],
+            # With -P, a module in the current folder is found only if this process would find it.
+            [sys.executable, "-P", "-m", "tuner.recorder", str(self._folder)],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -56,32 +63,37 @@ class SenderProcess:
         self._say("notify")
 
     def status(self) -> SendStatus:
-        """Return the progress that the process told last."""
+        """Return the progress that the process told last, or why it tells nothing more."""
         with self._changed:
-            return self._status
+            return self._status(_ENDED if self._ended and not self._stopping else "")
 
     def flush(self, timeout: float) -> SendStatus:
         """Wait until MLflow has every record, three attempts have failed, or `timeout` seconds have passed."""
+        deadline, said = time.monotonic() + timeout + _ANSWER_SECONDS, False
         with self._changed:
             self._asked += 1
-            if self._say(f"flush {timeout}"):
-                self._changed.wait_for(
-                    lambda: self._ended or self._answered >= self._asked, timeout=timeout + _ANSWER_SECONDS
-                )
-            if self._answered < self._asked:
-                why = "has ended" if self._ended else "does not answer"
-                told = f"the process that sends the records {why}"
-                self._status = replace(self._status, waiting=max(1, self._status.waiting), problem=told)
-            return self._status
+            while not self._ended and self._answered < self._asked and (left := deadline - time.monotonic()) > 0:
+                said = said or self._say(f"flush {self._asked} {timeout}")
+                self._changed.wait(left if said else _AGAIN_SECONDS)
+            if self._answered == self._asked:
+                return self._status()
+            return self._status(_ENDED if self._ended else _SILENT)
 
     def stop(self) -> None:
         """Stop the process after its current request. Unsent records stay in the spool."""
+        self._stopping = True
         self._input.close()
         try:
             self._process.wait(timeout=_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    def _status(self, problem: str = "") -> SendStatus:
+        """Return the last told progress, with a problem of the process itself."""
+        if self._told is None:  # before its first attempt, all records wait
+            return SendStatus(waiting=sum(1 for _ in read_spool(self._folder / SPOOL)), problem=problem)
+        return replace(self._told, waiting=max(1, self._told.waiting), problem=problem) if problem else self._told
 
     def _say(self, words: str) -> bool:
         """Write a line without waiting, and return whether it was written.
@@ -96,13 +108,18 @@ class SenderProcess:
     def _listen(self, output: IO[bytes]) -> None:
         with output:
             for line in output:
-                told = json.loads(line)
-                status = SendStatus(**told["status"])
-                if status.problem and not self._status.problem:
-                    log.warning("records cannot be sent to MLflow now and stay on the disk: %s", status.problem)
-                with self._changed:
-                    self._status, self._answered = status, max(self._answered, told["answer"])
-                    self._changed.notify_all()
+                with contextlib.suppress(ValueError):  # not an answer, but a library's
+                    self._take(json.loads(line))
+        if not self._stopping:
+            log.warning("records stay on the disk, because %s", _ENDED)
         with self._changed:
             self._ended = True
+            self._changed.notify_all()
+
+    def _take(self, told: dict[str, Any]) -> None:
+        status = SendStatus(**told["status"])
+        if status.problem and not (self._told and self._told.problem):
+            log.warning("records cannot be sent to MLflow now and stay on the disk: %s", status.problem)
+        with self._changed:
+            self._told, self._answered = status, max(self._answered, told["answer"])
             self._changed.notify_all()
