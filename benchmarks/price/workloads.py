@@ -1,4 +1,4 @@
-"""The workloads of the price of search. All was chosen before any run that is shown."""
+"""The workloads of the price of search. All but `price_seeds` was chosen before any run that is shown."""
 
 from __future__ import annotations
 
