@@ -85,6 +85,22 @@ def test_a_process_that_died_costs_no_record(tmp_path: Path, sending: SenderProc
     assert send_unsent(tmp_path).complete
 
 
+def test_where_no_process_can_be_started_the_search_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tuner.recorder import recorder as module
+
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setattr(module, "SenderProcess", SenderProcess)
+    monkeypatch.setattr(sender_process.subprocess, "Popen", refuse)
+    uri, budget = store.absolute_uri(f"sqlite:///{tmp_path}/mlflow.db"), FakeBudget()
+    with recorder(tmp_path, uri, budget) as observer:
+        run_trial(observer, budget, 0, score=0.7)
+        status = observer.flush(timeout=10)
+        assert status.problem == "the process that sends the records has ended"
+        assert status.waiting == len(list(read_spool(tmp_path / "spool.jsonl")))
+
+
 def test_a_process_that_hangs_holds_nobody_up(
     tmp_path: Path, sending: SenderProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

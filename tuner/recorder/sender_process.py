@@ -41,18 +41,24 @@ class SenderProcess:
         self._told: SendStatus | None = None
         self._asked = self._answered = 0
         self._ended = self._stopping = False
+        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the process."""
-        self._process = subprocess.Popen(
-            # With -P, a module in the current folder is found only if this process would find it.
-            [sys.executable, "-P", "-m", "tuner.recorder", str(self._folder)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,  # Ctrl-C is for the search, which records its own end
-        )
+        try:
+            self._process = subprocess.Popen(
+                # With -P, a module in the current folder is found only if this process would find it.
+                [sys.executable, "-P", "-m", "tuner.recorder", str(self._folder)],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,  # Ctrl-C is for the search, which records its own end
+            )
+        except OSError as error:
+            log.warning("records stay on the disk, because no process can be started to send them: %s", error)
+            self._ended = True
+            return
         self._input = cast("IO[bytes]", self._process.stdin)
         os.set_blocking(self._input.fileno(), False)
         output = cast("IO[bytes]", self._process.stdout)
@@ -82,6 +88,8 @@ class SenderProcess:
     def stop(self) -> None:
         """Stop the process after its current request. Unsent records stay in the spool."""
         self._stopping = True
+        if self._process is None:
+            return
         self._input.close()
         try:
             self._process.wait(timeout=_STOP_SECONDS)
@@ -100,6 +108,8 @@ class SenderProcess:
 
         A full pipe has many lines that its reader has yet to read, so one more `notify` is not needed.
         """
+        if self._process is None:
+            return False
         with contextlib.suppress(OSError):
             os.write(self._input.fileno(), f"{words}\n".encode())
             return True
