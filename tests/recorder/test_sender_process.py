@@ -151,5 +151,6 @@ def test_the_process_ends_when_its_search_is_killed(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", STARTS, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert gone(int(done.stdout))
+    assert SenderProcess(tmp_path).status().complete, "nothing is unsent"
     assert json.loads((tmp_path / "spool.acknowledged.json").read_text())["end"] > 0
     assert send_unsent(tmp_path).sent == 0

@@ -14,8 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, cast
 
+from tuner.errors import TrackingError
 from tuner.recorder.sender import SendStatus
-from tuner.recorder.shipper import SPOOL
+from tuner.recorder.shipper import ACKNOWLEDGED, SPOOL
 from tuner.recorder.spool import read_spool
 
 __all__ = ["SenderProcess"]
@@ -98,10 +99,18 @@ class SenderProcess:
             self._process.wait()
 
     def _status(self, problem: str = "") -> SendStatus:
-        """Return the last told progress, with a problem of the process itself."""
-        if self._told is None:  # before its first attempt, all records wait
-            return SendStatus(waiting=sum(1 for _ in read_spool(self._folder / SPOOL)), problem=problem)
-        return replace(self._told, waiting=max(1, self._told.waiting), problem=problem) if problem else self._told
+        """Return the last told progress; with a problem of the process itself, count what it has not sent."""
+        if self._told is not None and not problem:
+            return self._told
+        try:
+            sent = int(json.loads((self._folder / ACKNOWLEDGED).read_text())["end"])
+        except (OSError, ValueError, KeyError):
+            sent = 0
+        try:
+            waiting = sum(1 for _ in read_spool(self._folder / SPOOL, start=sent))
+        except (TrackingError, OSError) as error:
+            waiting, problem = 1, str(error)
+        return replace(self._told or SendStatus(), waiting=waiting, problem=problem)
 
     def _say(self, words: str) -> bool:
         """Write a line without waiting, and return whether it was written.

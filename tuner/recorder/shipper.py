@@ -19,9 +19,10 @@ from tuner.recorder.spool import Acknowledgement, SpoolLine, read_spool
 if TYPE_CHECKING:
     from filelock import FileLock
 
-__all__ = ["RECORDS_A_CALL", "SPOOL", "Shipper"]
+__all__ = ["ACKNOWLEDGED", "RECORDS_A_CALL", "SPOOL", "Shipper"]
 
 SPOOL = "spool.jsonl"
+ACKNOWLEDGED = "spool.acknowledged.json"
 _TAG_SWEEP = "dp_tuner.sweep"
 _TAG_TRIAL = "dp_tuner.trial"
 _PARENT = ""  # trial id in records of the parent run
@@ -114,7 +115,7 @@ class Shipper:
             return  # the spool has no record yet
         self._header = headers[-1]  # a resumed sweep may use another server, to which every record is then sent
         uri = self._given_uri or str(self._header["uri"])
-        target = Acknowledgement(self._folder / "spool.acknowledged.json", spool=self._spool, target=uri)
+        target = Acknowledgement(self._folder / ACKNOWLEDGED, spool=self._spool, target=uri)
         client = self._connect(uri)
         self._experiment = store.experiment_id(client, uri=uri, name=str(self._header["experiment"]))
         self._client, self._offset, self._target = client, target.load(), target
