@@ -57,7 +57,7 @@ def test_all_records_of_a_search_arrive_and_the_process_ends_with_it(
     with recorder(tmp_path, uri, budget) as observer:
         pid = observer._sender._process.pid
         for signals in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # as from a terminal or a manager of services
-            time.sleep(0.5)
+            time.sleep(0.5)  # before and while it loads MLflow
             os.kill(pid, signals)
         run_trial(observer, budget, 0, score=0.7)
         assert observer.flush(timeout=100).complete
@@ -127,7 +127,7 @@ def test_a_driver_that_is_killed_while_it_waits_frees_the_records_at_once(tmp_pa
         driver = subprocess.Popen([sys.executable, "-c", STARTS, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         assert driver.stdout is not None
         pid = int(driver.stdout.readline())
-        time.sleep(3)
+        time.sleep(3)  # until the driver waits in its flush, and the request for its answer
         driver.kill()
         driver.communicate()
         assert gone(pid)

@@ -200,7 +200,7 @@ def _priced(row: CandidateRow, rows: Sequence[MeasuredSearch], at: Situation | N
     if price is None:
         known = any(each.arm == row.candidate for each in rows)
         return replace(row, unmeasured="too few similar data sets" if known else "not measured")
-    # What linear models and perceptrons gained, the measured network lost, so the others do not speak for it.
+    # What linear models and perceptrons gained, the measured network did not, so they do not speak for it.
     kin = _NO_NETWORKS if at.family in _NO_NETWORKS else {at.family}
     alike = [each for each in rows if each.family in kin]
     gain = None if row.candidate == NO_SEARCH else expected_gain(alike, row.candidate, NO_SEARCH, at)

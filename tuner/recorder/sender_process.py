@@ -127,7 +127,7 @@ class SenderProcess:
     def _listen(self, output: IO[bytes]) -> None:
         with output:
             for line in output:
-                with contextlib.suppress(ValueError):  # not an answer, but a library's
+                with contextlib.suppress(ValueError, TypeError, KeyError):  # not an answer, but a library's
                     self._take(json.loads(line))
         if not self._stopping:
             log.warning("records stay on the disk, because %s", _ENDED)
