@@ -32,7 +32,7 @@ class Workload:
         bar: largest price of `auto`, in points, at the ε in `judged`.
         judged: values of ε at which `bar` is judged.
         left_out: arms that are not run.
-        price_seeds: number of seeds of `auto`, the oracle and the prior, where their scores differ much between seeds.
+        price_seeds: number of seeds, larger where the scores differ much between seeds.
         repeats: number of further trainings of the best points of the oracle's grid; the mean score decides.
     """
 

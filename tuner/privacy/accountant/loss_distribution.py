@@ -58,7 +58,7 @@ class GridMasses:
         if self.grid != other.grid:
             raise ValueError(f"Loss distributions on the grids {self.grid} and {other.grid} cannot be composed.")
         size = self.masses.size + other.masses.size - 1
-        fast = fft.next_fast_len(size, real=True)
+        fast = _transform_length(size)
         both = fft.irfft(fft.rfft(self.masses, fast) * fft.rfft(other.masses, fast), fast)[:size]
         first = _points_within(both, _COMPOSED_TAIL / 2)
         last = max(size - _points_within(both[::-1], _COMPOSED_TAIL / 2), first + 1)
@@ -71,7 +71,7 @@ class GridMasses:
         """Return the composition of `steps` such losses, at least 1."""
         first, last = _chernoff_range(self.masses, steps)
         size = last - first + 1
-        fast = fft.next_fast_len(max(size, self.masses.size))
+        fast = _transform_length(max(size, self.masses.size))
         whole = np.real(fft.ifft(_power(self.masses, fast, steps)))
         # The transform wraps around, so the range of interest starts at `first` modulo its length.
         kept = np.roll(whole, -first)[:size]
@@ -239,6 +239,15 @@ def _loss_without_sampling(loss: Floats, rate: float) -> Floats:
     found[loss == 0] = np.log(1 / rate + (1 - 1 / rate))
     found[at_limit | ~(constant < scaled)] = -inf
     return np.asarray(found)
+
+
+def _transform_length(size: int) -> int:
+    """Return the smallest of 4, 5, 6 or 7 times a power of two that is at least `size`.
+
+    SciPy keeps tables for the last lengths of each transform. With few lengths, a long search keeps few tables.
+    """
+    unit = 1 << max((size - 1).bit_length() - 3, 0)
+    return -(-size // unit) * unit
 
 
 def _power(masses: Floats, size: int, steps: int) -> NDArray[np.complex128]:
