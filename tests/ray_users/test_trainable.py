@@ -13,9 +13,10 @@ from ray.tune import ResultGrid
 from ray_fakes import counted, draws, leased, skipping
 
 import trainables.engine.step as engine
+from trainables import data
 from trainables.charge import NoCharge
 from trainables.checkpoint import read_state
-from trainables.data import DatasetRequest
+from trainables.data import DatasetRequest, shared
 from trainables.training import PrivateTraining
 from tuner.errors import BudgetRefusedError, InputError, LedgerError, TunerError
 from tuner.privacy.ledger.ledger import Ledger
@@ -119,6 +120,19 @@ def test_a_trial_that_restarts_from_a_checkpoint_pays_again_for_what_it_repeats(
     view = trainable.budget.view()
     assert (view.spent_steps, view.reserved_steps) == (15, 0)
     assert "secret" not in read_state(tmp_path / "saved" / CHECKPOINT)
+
+
+def test_trials_on_one_machine_share_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "_scope", None)  # restored at the end
+    data._loaded.cache_clear()
+    trial = made(tmp_path)(config=CONFIG)
+    trial.train()
+    records = trial._training._records["train"][0]
+    maps = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if "/memfd:dp-tuner-" in line]
+    trial.stop()
+    data._loaded.cache_clear()
+    ranges = [[int(end, 16) for end in fields[0].split("-")] for fields in maps]
+    assert any(low <= records.data_ptr() < high for low, high in ranges)
 
 
 def test_two_trials_from_one_checkpoint_draw_different_noise(tmp_path: Path) -> None:

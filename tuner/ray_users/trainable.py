@@ -241,6 +241,7 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
     def _started(self) -> Any:  # noqa: ANN401 - a `trainables.training.PrivateTraining`, whose module imports torch
         """Return the training, and create it for a new run."""
         if self._training is None:
+            from trainables.data.shared import SharedRecords
             from trainables.training import PrivateTraining
 
             values = dict(self._values)
@@ -253,7 +254,7 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
                 parameters=values,
                 device="auto" if ray.get_gpu_ids() else "cpu",
             )
-            self._training = PrivateTraining(spec, self._charge)
+            self._training = SharedRecords(PrivateTraining, self.budget.actor)(spec, self._charge)
         return self._training
 
     def _advance(self) -> dict[str, float]:

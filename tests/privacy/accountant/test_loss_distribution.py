@@ -33,7 +33,7 @@ ULPS = 1e-13
 def same_length_of_transforms() -> Iterator[None]:
     """Let the library transform as many points as we do. Another length moves the last bits of the masses."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scipy.fft, "next_fast_len", lambda size, real=False: ours._transform_length(size))  # noqa: ARG005, FBT002 - SciPy's signature
+        patch.setattr(scipy.fft, "next_fast_len", lambda size, real=False: ours._transform_length(size))
         yield
 
 
