@@ -33,6 +33,7 @@ OWN_FILES = {
         "cifar100_10k2k_mobilenetv2_feats_u8sqrt.npz",
         "fc0fe0021d13683b862ca37af04a53df02ac291a83101d22eebb02ed1acc8588",
     ),
+    "genres": ("brown_tokens.npz", "639a85f2288c9a4e93e6fc70f2be14bdc0bc763d7778b25288f9cddec363a09a"),
     "speakers": ("state_union.zip", "366c1dc82b2abf896f42b2ec50ba802a0141a29f75d29ca48a7a243ce5bfbe8d"),
 }
 """Data sets that are not in the product's registry: file and sha256."""
@@ -56,6 +57,7 @@ SET_ASIDE = ("cifar100_features", "creditcard_984")
 
 _WORDS = 2000  # most frequent words of the Brown corpus
 _LEAST_WORDS = 15  # of a paragraph
+_PASSAGE, _PASSAGES = 100, 4000  # words of a passage, and the number of passages
 _LARGEST = 40_000  # records of a data set that are used
 
 
@@ -94,6 +96,8 @@ def _own(name: str, folder: Path) -> Arrays:
         with np.load(io.BytesIO(raw)) as arrays:
             scaled = (arrays["q_train"].astype(np.float32) / 255) ** 2 * 6
             return scaled, arrays["y_train"].astype(np.int64)
+    if name == "genres":
+        return _genres(raw)
     if name == "speakers":
         return _speakers(raw, public_vocabulary(folder / "brown_tokens.npz"))
     rows = list(csv.reader(io.StringIO(lzma.decompress(raw).decode())))
@@ -114,6 +118,19 @@ def _speakers(raw: bytes, vocabulary: Mapping[str, int]) -> Arrays:
                     inputs[-1][[number - 1 for word in words if 0 < (number := vocabulary.get(word, 0)) <= _WORDS]] = 1
                     speakers.append(speech[1])
     return np.stack(inputs), np.unique(speakers, return_inverse=True)[1].astype(np.int64)
+
+
+def _genres(raw: bytes) -> Arrays:
+    """Return which frequent words are in each of 4 000 passages of 100 words, and the genre of the passage's text."""
+    with np.load(io.BytesIO(raw)) as corpus:
+        ids, document, genres = corpus["ids"], corpus["doc"], np.unique(corpus["cats"], return_inverse=True)[1]
+    ends = len(ids) // _PASSAGE * _PASSAGE
+    passages, documents = ids[:ends].reshape(-1, _PASSAGE), document[:ends].reshape(-1, _PASSAGE)
+    (whole,) = np.nonzero(documents[:, 0] == documents[:, -1])
+    chosen = np.random.default_rng(0).permutation(whole)[:_PASSAGES]
+    inputs = np.zeros((len(chosen), _WORDS + 1), np.float32)  # the last column is of all other words
+    np.put_along_axis(inputs, np.minimum(passages[chosen], _WORDS).astype(np.int64), 1.0, axis=1)
+    return inputs[:, :_WORDS], genres[documents[chosen, 0]].astype(np.int64)
 
 
 def _credit_card(rows: list[list[str]]) -> Arrays:
