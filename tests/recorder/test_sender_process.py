@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,7 +71,36 @@ def test_all_records_of_a_search_arrive_and_the_process_ends_with_it(
     assert len(runs) == 3
 
 
-def test_a_process_that_died_costs_no_record(tmp_path: Path, sending: SenderProcess) -> None:
+def test_a_process_that_dies_is_started_again(tmp_path: Path, sending: SenderProcess) -> None:
+    for _ in range(2):
+        before = sending._process
+        before.kill()
+        until = time.monotonic() + 10
+        while sending._process is before and time.monotonic() < until:
+            time.sleep(0.05)
+    sending.notify()
+    assert sending.flush(timeout=100).complete
+    assert not sending.status().problem
+    sending.stop()
+    assert send_unsent(tmp_path).sent == 0
+
+
+def test_a_flush_outlives_the_process_that_it_asked(tmp_path: Path, sending: SenderProcess) -> None:
+    asking = threading.Thread(target=sending.flush, args=[100])
+    asking.start()
+    time.sleep(0.3)  # until it has asked
+    sending._process.kill()
+    asking.join(60)
+    assert not asking.is_alive()
+    assert sending.status().complete
+    sending.stop()
+    assert send_unsent(tmp_path).sent == 0
+
+
+def test_a_process_that_dies_again_and_again_costs_no_record(
+    tmp_path: Path, sending: SenderProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender_process, "_STARTS", 1)
     sending._process.kill()
     for _ in range(100):
         sending.notify()

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 _STOP_SECONDS = 10.0  # longer than a `Sender` takes to stop
 _ANSWER_SECONDS = 2.0
 _AGAIN_SECONDS = 0.1
+_STARTS = 4  # a process that ends by itself, such as one for which the memory was too small, is started again
 _ENDED = "the process that sends the records has ended"
 _SILENT = "the process that sends the records does not answer"
 
@@ -33,7 +34,8 @@ _SILENT = "the process that sends the records does not answer"
 class SenderProcess:
     """Process that sends the records of a spool. It ends with this process, however this process ends.
 
-    It never interrupts the training: if it dies or hangs, the records stay in the spool, and `status` says so.
+    It never interrupts the training: if it hangs, or dies repeatedly, the records stay in the spool, and `status` says
+    so.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,24 +48,33 @@ class SenderProcess:
 
     def start(self) -> None:
         """Start the process."""
-        try:
-            self._process = subprocess.Popen(
-                # With -P, a module in the current folder is found only if this process would find it.
-                [sys.executable, "-P", "-m", "tuner.recorder", str(self._folder)],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,  # Ctrl-C is for the search, which records its own end
-            )
-        except OSError as error:
-            log.warning("records stay on the disk, because no process can be started to send them: %s", error)
-            self._ended = True
-            return
-        self._input = cast("IO[bytes]", self._process.stdin)
-        os.set_blocking(self._input.fileno(), False)
-        output = cast("IO[bytes]", self._process.stdout)
-        threading.Thread(target=self._listen, args=[output], name="mlflow-sender", daemon=True).start()
+        output = self._launch()
+        if output is not None:
+            threading.Thread(target=self._listen, args=[output], name="mlflow-sender", daemon=True).start()
+
+    def _launch(self) -> IO[bytes] | None:
+        """Start a process and return its output; None if this one stops, or if no process can be started."""
+        with self._changed:
+            if self._stopping:
+                return None
+            try:
+                self._process = subprocess.Popen(
+                    # With -P, a module in the current folder is found only if this process would find it.
+                    [sys.executable, "-P", "-m", "tuner.recorder", str(self._folder)],
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    bufsize=0,
+                    start_new_session=True,  # Ctrl-C is for the search, which records its own end
+                )
+            except OSError as error:
+                log.warning("records stay on the disk, because no process can be started to send them: %s", error)
+                self._ended = True
+                return None
+            self._input = cast("IO[bytes]", self._process.stdin)
+            os.set_blocking(self._input.fileno(), False)
+            self._changed.notify_all()
+            return cast("IO[bytes]", self._process.stdout)
 
     def notify(self) -> None:
         """Tell the process that there is a new record."""
@@ -76,27 +87,34 @@ class SenderProcess:
 
     def flush(self, timeout: float) -> SendStatus:
         """Wait until MLflow has every record, three attempts have failed, or `timeout` seconds have passed."""
-        deadline, said = time.monotonic() + timeout + _ANSWER_SECONDS, False
+        deadline, said_to = time.monotonic() + timeout + _ANSWER_SECONDS, None
         with self._changed:
             self._asked += 1
             while not self._ended and self._answered < self._asked and (left := deadline - time.monotonic()) > 0:
-                said = said or self._say(f"flush {self._asked} {timeout}")
-                self._changed.wait(left if said else _AGAIN_SECONDS)
+                if said_to is not self._process and self._say(f"flush {self._asked} {timeout}"):
+                    said_to = self._process
+                self._changed.wait(left if said_to is self._process else _AGAIN_SECONDS)
             if self._answered == self._asked:
                 return self._status()
             return self._status(_ENDED if self._ended else _SILENT)
 
     def stop(self) -> None:
         """Stop the process after its current request. Unsent records stay in the spool."""
-        self._stopping = True
-        if self._process is None:
-            return
-        self._input.close()
-        try:
+        with self._changed:
+            self._stopping = True
+            if self._process is None:
+                return
+            self._input.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._kill()
+
+    def _kill(self) -> None:
+        with self._changed:
+            if self._process is not None:
+                self._input.close()
+                self._process.kill()
+                self._process.wait()
 
     def _status(self, problem: str = "") -> SendStatus:
         """Return the last told progress; with a problem of the process itself, count what it has not sent."""
@@ -117,18 +135,26 @@ class SenderProcess:
 
         A full pipe has many lines that its reader has yet to read, so one more `notify` is not needed.
         """
-        if self._process is None:
-            return False
-        with contextlib.suppress(OSError):
-            os.write(self._input.fileno(), f"{words}\n".encode())
-            return True
+        with self._changed, contextlib.suppress(OSError):
+            if self._process is not None and not self._input.closed:
+                os.write(self._input.fileno(), f"{words}\n".encode())
+                return True
         return False
 
-    def _listen(self, output: IO[bytes]) -> None:
-        with output:
-            for line in output:
-                with contextlib.suppress(ValueError, TypeError, KeyError):  # not an answer, but a library's
-                    self._take(json.loads(line))
+    def _listen(self, output: IO[bytes] | None) -> None:
+        """Read what the process tells. If it ends by itself, start it again."""
+        for starts in range(1, _STARTS + 1):
+            if output is None:
+                break
+            with output:
+                for line in output:
+                    with contextlib.suppress(ValueError, TypeError, KeyError):  # not an answer, but a library's
+                        self._take(json.loads(line))
+            if self._stopping or starts == _STARTS:
+                break
+            self._kill()  # it may have closed its output only
+            output = self._launch()
+            self.notify()  # of what the last one did not send
         if not self._stopping:
             log.warning("records stay on the disk, because %s", _ENDED)
         with self._changed:
