@@ -187,7 +187,7 @@ def _broken(option: str, value: object) -> tuple[str, str]:
         case "tolerance" if not (is_number(value) and value > 0):
             return "`tolerance` must be a number above 0, in the unit of the score", "Write for example 0.002."
         case "risk" | "sure" if not (is_number(value) and 0 < value < 1):
-            example = "0.05" if option == "risk" else "0.85"
+            example = "0.02" if option == "risk" else "0.98"
             return f"`{option}` must be a probability above 0 and below 1", f"Write for example {example}."
         case "at_once" if not (whole and value >= 1):  # type: ignore[operator]  # `whole` implies a number
             return "`at_once` must be a whole number of trials, at least 1", "Write for example 2."

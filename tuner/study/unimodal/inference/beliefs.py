@@ -78,8 +78,8 @@ class Rules:
 
     axis: ParameterAxis
     tolerance: float
-    risk: float = 0.05
-    sure: float = 0.97
+    risk: float = 0.02
+    sure: float = 0.98
     starts: tuple[float, ...] | None = None
     at_once: int = 2
     early: float = 2 / 3
