@@ -186,16 +186,18 @@ def _formula(
     last: bool = False,
     steps: float = 1.0,
 ) -> Recommended:
-    """Return exp(intercept + family's offset + Σ coefficient · feature), at most the family's limit, and the spread.
+    """Return exp(intercept + family's offset + Σ coefficient · feature), at most the limit of networks, and the spread.
 
-    The limit grows with the root of the number of steps. `last` adds what was measured for the last weights instead of
-    averaged ones.
+    The limit is what the measured networks bear. It grows with the root of the number of steps, and holds for all
+    models but linear ones. `last` adds what was measured for the last weights instead of averaged ones.
     """
-    own = fit.get("families", {}).get(family, {"spread": fit.get("unmeasured_family", 0.0)})
+    families = fit.get("families", {})
+    own = families.get(family, {"spread": fit.get("unmeasured_family", 0.0)})
     total = fit["intercept"] + sum(value * known[name] for name, value in fit["coefficients"].items())
     total += own.get("offset", 0.0) + (fit["last_weights"] if last else 0.0)
     spread = sqrt(fit["spread"] ** 2 + own["spread"] ** 2 + unknown**2)
-    most = (own.get("most") or inf) * sqrt(steps)
+    borne = [each["most"] for each in families.values() if each["most"] is not None]
+    most = inf if family == "linear" else min(borne, default=inf) * sqrt(steps)
     return Recommended(value=min(exp(min(max(total, -50.0), 50.0)), most), spread=spread)
 
 

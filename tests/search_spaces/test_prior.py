@@ -67,7 +67,7 @@ def test_more_noise_never_raises_the_rate_nor_do_more_steps_of_a_linear_model(
     before = recommend(setting, given=fixed)["learning_rate"].value * (1 + 1e-9)
     louder = replace(setting, noise_multiplier=setting.noise_multiplier * factor + 1e-6)
     assert recommend(louder, given=fixed)["learning_rate"].value <= before
-    if setting.family != "convolutional":  # the limit of a network rises with the number of steps
+    if setting.family == "linear":  # the limit of a network rises with the number of steps
         longer = replace(setting, steps=setting.steps * factor)
         assert recommend(longer, given=fixed)["learning_rate"].value <= before
 
@@ -95,14 +95,15 @@ def test_last_weights_need_a_lower_rate_than_averaged_ones() -> None:
     assert last["max_grad_norm"] == averaged["max_grad_norm"]
 
 
-def test_convolutional_models_take_no_longer_steps_than_they_bear() -> None:
+@pytest.mark.parametrize("network", ["convolutional", "other", "recurrent", "attention"])
+def test_networks_take_no_longer_steps_than_the_measured_ones_bear(network: str) -> None:
     def step(family: str, noise: float, steps: float = MNIST.steps) -> float:
         found = recommend(replace(MNIST, family=family, noise_multiplier=noise, steps=steps))
         return found["learning_rate"].value * found["max_grad_norm"].value
 
-    assert step("convolutional", 0.3) < 0.8 * step("linear", 0.3)
-    assert step("convolutional", 0.0, 40) == pytest.approx(step("convolutional", 0.0, 10) * 2)
-    assert step("convolutional", 50.0) == step("linear", 50.0)
+    assert step(network, 0.3) < 0.8 * step("linear", 0.3)
+    assert step(network, 0.0, 40) == pytest.approx(step(network, 0.0, 10) * 2)
+    assert step(network, 50.0) == pytest.approx(step("linear", 50.0), rel=0.2), "with much noise there is no limit"
 
 
 def test_a_data_set_can_be_left_out() -> None:

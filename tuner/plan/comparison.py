@@ -200,10 +200,7 @@ def _priced(row: CandidateRow, rows: Sequence[MeasuredSearch], at: Situation | N
     if price is None:
         known = any(each.arm == row.candidate for each in rows)
         return replace(row, unmeasured="too few similar data sets" if known else "not measured")
-    # What linear models and perceptrons gained, the measured network did not, so they do not speak for it.
-    kin = _NO_NETWORKS if at.family in _NO_NETWORKS else {at.family}
-    alike = [each for each in rows if each.family in kin]
-    gain = None if row.candidate == NO_SEARCH else expected_gain(alike, row.candidate, NO_SEARCH, at)
+    gain = None if row.candidate == NO_SEARCH else expected_gain(rows, row.candidate, NO_SEARCH, at)
     return replace(row, price=price, gain=gain)
 
 
@@ -273,8 +270,6 @@ def _compute(candidate: str, plan: Plan) -> float:
         return plan.full_runs
     return float(plan.trials + 1 if candidate == "proxy" else plan.trials)
 
-
-_NO_NETWORKS = frozenset({"linear", "other"})
 
 _TITLES: Mapping[str, str] = {
     NO_SEARCH: "no search, shipped prior",
