@@ -37,6 +37,7 @@ _LEAST_FACTOR: Final = (
     3.0  # a default domain reaches from the median divided by this to the median times this, or wider
 )
 _SPREADS: Final = 2.0
+_WIDEST_MEASURED: Final = "mlp_64"
 _PUBLISHED: Final = {"sgd": 0.15, "adam": 1e-3}  # rates of the DP-LSSGD paper, for a convolutional network
 _RUNS: Final = {"selection": 4.0, "public": 1.0, AUTO: 1.0}  # runs whose composition needs about the noise of this mode
 
@@ -152,14 +153,7 @@ def recommended(
             batch_size=batch,
             steps=steps,
             train_size=size,
-            dimension=None
-            if shape is None
-            else dimension_of(
-                experiment.trainable.model,
-                input_shape=shape,
-                classes=outputs_of(experiment.trainable.task, classes),
-                frozen=experiment.trainable.freeze,
-            ),
+            dimension=None if shape is None else _dimension(experiment, shape, classes),
             classes=classes,
             # A model of one's own may be a network that bears no longer steps than the measured ones.
             family="convolutional" if ":" in experiment.trainable.model else family_of(experiment.trainable.model),
@@ -172,6 +166,18 @@ def recommended(
         return recommend(setting, given=given)
     except (DatasetError, DomainError):
         return {}
+
+
+def _dimension(experiment: Experiment, shape: tuple[int, ...], classes: int) -> int | None:
+    """Return the number of trainable parameters that the prior is asked about; None if it is not known.
+
+    A perceptron counts as no wider than the measured ones. For 256 units, the formulas say a rate that is much too low.
+    """
+    model, outputs = experiment.trainable.model, outputs_of(experiment.trainable.task, classes)
+    own = dimension_of(model, input_shape=shape, classes=outputs, frozen=experiment.trainable.freeze)
+    if own is None or family_of(model) != "other":
+        return own
+    return min(own, dimension_of(_WIDEST_MEASURED, input_shape=shape, classes=outputs) or own)
 
 
 def estimated_noise(*, epsilon: float, delta: float, sample_rate: float, steps: float) -> float:
