@@ -114,7 +114,8 @@ class SenderProcess:
             if self._process is not None:
                 self._input.close()
                 self._process.kill()
-                self._process.wait()
+                with contextlib.suppress(subprocess.TimeoutExpired):  # it may wait for a disk that does not answer
+                    self._process.wait(timeout=_ANSWER_SECONDS)
 
     def _status(self, problem: str = "") -> SendStatus:
         """Return the last told progress; with a problem of the process itself, count what it has not sent."""
