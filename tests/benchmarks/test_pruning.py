@@ -96,7 +96,8 @@ def test_every_ablation_changes_a_sweep() -> None:
     left = set(ABLATIONS) - {"ours"}
     noisy = [("collapsing", 1.0, 4, 160, number) for number in range(6)]
     clear = [("unimodal", 0.3, 1, 300, number) for number in range(3)]  # where a search becomes sure
-    for shape, noise, slots, budget, number in (*noisy, *clear):
+    unclear = [("unequal_tops", 1.0, 4, 270, number) for number in range(6)]  # where it matters how many tops there are
+    for shape, noise, slots, budget, number in (*noisy, *clear, *unclear):
         ours, *others = (
             one_sweep(number, shape, method=name, seed=5, noise=noise, slots=slots, budget=budget)
             for name in ("ours", *sorted(left))
