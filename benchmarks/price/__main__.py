@@ -6,7 +6,7 @@ A section is a workload. Each arm is run at a total ε of 0.3, 1, 3 and 8 with s
 driver and ledger, and scores the test set once. The price of an arm is the oracle's accuracy minus its own, in points.
 The noise is secret, so another run gives other numbers within the standard errors. Finished runs are kept in --out, and
 a killed benchmark continues from there. `--quick` runs one seed at ε = 1 of the logistic regression on digits. The
-sections from `cifar100_features` on are held out. `simulated` looks the trainings up in tables, so it compares the arms
+sections from `cifar100_features` on came last. `simulated` looks the trainings up in tables, so it compares the arms
 in many random situations; `--write` stores its prices.
 """
 

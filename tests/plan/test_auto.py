@@ -219,6 +219,8 @@ def test_what_was_not_measured_is_not_chosen() -> None:
     _, _, foreign = chosen(measured({"commit": 5.0}, family="convolutional"))
     assert foreign.best == "prior", "networks say nothing about linear models, nor these about networks"
     assert "we measured no linear model" in foreign.reason
+    _, _, perceptron = chosen(measured({"commit": 5.0}), "trainable.model=mlp_64")
+    assert perceptron.best == "prior", "perceptrons are networks too"
     _, _, adam = chosen(measured({"commit": 5.0}), "trainable.optimizer=adam")
     assert adam.best == "prior"
     _, _, scored = chosen(measured({"commit": 5.0}), "dataset.validation={protected: true, epsilon: 1.0}")

@@ -37,6 +37,12 @@ def same_length_of_transforms() -> Iterator[None]:
         yield
 
 
+def test_transforms_are_long_enough_and_have_few_lengths() -> None:
+    lengths = {size: ours._transform_length(size) for size in range(1, 5000)}
+    assert all(size <= length <= max(1.25 * size, 1) for size, length in lengths.items())
+    assert len(set(lengths.values())) <= 4 * (5000).bit_length()
+
+
 def pair_of_steps(rate: float, noise: float, grid: float) -> tuple[LossDistribution, Any]:
     theirs = library.from_gaussian_mechanism(noise, sampling_prob=rate, value_discretization_interval=grid)
     return LossDistribution.of_step(sample_rate=rate, noise=noise, grid=grid), theirs
