@@ -126,7 +126,7 @@ WORKLOADS: Mapping[str, Workload] = {
         fixed={},
         bar=0.7,
         left_out=_WHOLE_TRIALS,
-        price_seeds=10,
+        price_seeds=20,
         repeats=1,
     ),
     "adult": Workload(
@@ -232,6 +232,7 @@ HELD_OUT: Mapping[str, Workload] = {
         judged=(1.0, 3.0, 8.0),
         left_out=(*_WHOLE_TRIALS, "full_runs", "gen"),
         repeats=1,
+        price_seeds=20,
     ),
     "fashion_mlp": Workload(
         title="Fashion-MNIST, perceptron with 64 hidden units: rate and clip searched",

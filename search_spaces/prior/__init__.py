@@ -10,10 +10,21 @@ from search_spaces.prior.recommend import (
     Recommended,
     Setting,
     is_measured,
+    largest_step,
     leaving_out,
     left_out,
     provenance,
     recommend,
 )
 
-__all__ = ["FAMILIES", "Recommended", "Setting", "is_measured", "leaving_out", "left_out", "provenance", "recommend"]
+__all__ = [
+    "FAMILIES",
+    "Recommended",
+    "Setting",
+    "is_measured",
+    "largest_step",
+    "leaving_out",
+    "left_out",
+    "provenance",
+    "recommend",
+]

@@ -18,7 +18,17 @@ from search_spaces.errors import DomainError
 from search_spaces.optimizers import NOISE_FLOOR
 from search_spaces.prior.features import features, noise_to_signal
 
-__all__ = ["FAMILIES", "Recommended", "Setting", "is_measured", "leaving_out", "left_out", "provenance", "recommend"]
+__all__ = [
+    "FAMILIES",
+    "Recommended",
+    "Setting",
+    "is_measured",
+    "largest_step",
+    "leaving_out",
+    "left_out",
+    "provenance",
+    "recommend",
+]
 
 FAMILIES: Final = ("linear", "convolutional", "recurrent", "attention", "other")
 """Families of models."""
@@ -116,8 +126,7 @@ def recommend(setting: Setting, *, given: Mapping[str, float] | None = None) -> 
             `ema_decay` below 0.9: without an average of the weights, all the noise of the last steps remains.
     """
     given = given or {}
-    measured = _measured()
-    fits = measured["without"].get(left_out(), measured["fits"])
+    measured, fits = _measured(), _fits()
     last = given.get("ema_decay", AVERAGED) < _AVERAGES
     dimension = measured["median_dimension"] if setting.dimension is None else setting.dimension
     known = features(
@@ -138,11 +147,12 @@ def recommend(setting: Setting, *, given: Mapping[str, float] | None = None) -> 
             floor = float(given.get("adam_noise_floor", NOISE_FLOOR))
             rate = replace(rate, value=rate.value * _corrected(setting, dimension, floor))
     else:
-        product = _formula(fits["rate_times_clip"], known, setting.family, unknown, last=last, steps=setting.steps)
+        product = _formula(fits["rate_times_clip"], known, setting.family, unknown, last=last)
+        most = largest_step(setting.family, steps=setting.steps)
         # A larger clip changes nothing where all gradients are clipped, but then leaves more of them as they are.
         extra = fits["rate_times_clip"]["clip"] * log(used / found["max_grad_norm"].value)
         lower = 1 - float(given.get("momentum", 0.0))
-        rate = Recommended(value=product.value * exp(extra) / used * lower, spread=product.spread)
+        rate = Recommended(value=min(product.value, most) * exp(extra) / used * lower, spread=product.spread)
     found["learning_rate"] = _within("learning_rate", rate)
     for name, fit in fits["others"].items():
         found[name] = _within(name, _formula(fit, known, setting.family, 0.0))
@@ -161,6 +171,15 @@ def _corrected(setting: Setting, dimension: float, floor: float) -> float:
     return sqrt(((floor * ratio) ** 2 + 1) / (ratio**2 + 1))
 
 
+def largest_step(family: str, *, steps: float) -> float:
+    """Return the largest product of learning rate and clip that measured networks bear with SGD.
+
+    It grows with the root of the number of steps. It holds for all models but linear ones, which have no limit.
+    """
+    borne = [each["most"] for each in _fits()["rate_times_clip"]["families"].values() if each["most"] is not None]
+    return inf if family == "linear" else min(borne, default=inf) * sqrt(steps)
+
+
 def is_measured(family: str, *, optimizer: str) -> bool:
     """Return whether the rates of an optimizer were measured for models of this family."""
     return family in _measured()["fits"]["rate_times_clip" if optimizer == "sgd" else "adam_rate"]["families"]
@@ -171,6 +190,12 @@ def provenance() -> Mapping[str, Any]:
     return dict(_measured()["provenance"])
 
 
+def _fits() -> dict[str, Any]:
+    """Return the coefficients, without the measurements on the data set that is left out."""
+    measured = _measured()
+    return dict(measured["without"].get(left_out(), measured["fits"]))
+
+
 @lru_cache(maxsize=1)
 def _measured() -> dict[str, Any]:
     text = files("search_spaces.prior").joinpath("measured.json").read_text(encoding="utf-8")
@@ -178,27 +203,17 @@ def _measured() -> dict[str, Any]:
 
 
 def _formula(
-    fit: Mapping[str, Any],
-    known: Mapping[str, float],
-    family: str,
-    unknown: float,
-    *,
-    last: bool = False,
-    steps: float = 1.0,
+    fit: Mapping[str, Any], known: Mapping[str, float], family: str, unknown: float, *, last: bool = False
 ) -> Recommended:
-    """Return exp(intercept + family's offset + Σ coefficient · feature), at most the limit of networks, and the spread.
+    """Return exp(intercept + family's offset + Σ coefficient · feature) and the spread.
 
-    The limit is what the measured networks bear. It grows with the root of the number of steps, and holds for all
-    models but linear ones. `last` adds what was measured for the last weights instead of averaged ones.
+    `last` adds what was measured for the last weights instead of averaged ones.
     """
-    families = fit.get("families", {})
-    own = families.get(family, {"spread": fit.get("unmeasured_family", 0.0)})
+    own = fit.get("families", {}).get(family, {"spread": fit.get("unmeasured_family", 0.0)})
     total = fit["intercept"] + sum(value * known[name] for name, value in fit["coefficients"].items())
     total += own.get("offset", 0.0) + (fit["last_weights"] if last else 0.0)
     spread = sqrt(fit["spread"] ** 2 + own["spread"] ** 2 + unknown**2)
-    borne = [each["most"] for each in families.values() if each["most"] is not None]
-    most = inf if family == "linear" else min(borne, default=inf) * sqrt(steps)
-    return Recommended(value=min(exp(min(max(total, -50.0), 50.0)), most), spread=spread)
+    return Recommended(value=exp(min(max(total, -50.0), 50.0)), spread=spread)
 
 
 def _within(name: str, found: Recommended) -> Recommended:

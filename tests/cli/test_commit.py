@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from command_fakes import Tune, raising_at
 
+from search_spaces.prior import largest_step
 from tuner.experiment import load_experiment
 from tuner.plan.plan import make_plan
 from tuner.privacy.accountant.mechanism import SampledGaussian
@@ -69,6 +70,19 @@ def test_the_committed_run_is_charged_as_what_it_is_and_is_what_is_released(tune
     assert "committed run" in tune("report", "tiny").out + (tune.sweeps[0] / "report.html").read_text()
     tags = [run.data.tags for run in tune.mlflow_runs() if run.data.tags.get("committed")]
     assert len(tags) == 1
+
+
+def test_a_networks_committed_rate_is_at_most_what_networks_bear_and_a_linear_models_is_not(tune: Tune) -> None:
+    most = largest_step("other", steps=STEPS) / 2.0
+
+    def committed_rate(name: str, model: str, low: float) -> float:
+        space = {"learning_rate": {"log_uniform": [low, 50.0]}, "max_grad_norm": 2.0}
+        file = tune.write(**COMMIT, search__space=space, name=name, trainable__model=model)
+        return float(tune("run", file, "--local", "--json").json["trials"][-1]["parameters"]["learning_rate"])
+
+    assert committed_rate("net", "mlp_64", low=0.95 * most) == pytest.approx(most)
+    assert committed_rate("outside", "mlp_64", low=2 * most) == pytest.approx(2 * most), "within its domain"
+    assert committed_rate("linear", "logistic_regression", low=2 * most) > 2.01 * most
 
 
 @pytest.mark.slow

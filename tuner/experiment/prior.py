@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import erfc, exp, log1p, sqrt
+from math import erfc, exp, inf, log1p, sqrt
 from statistics import median_low
 from typing import Final
 
@@ -16,7 +16,7 @@ from search_spaces import MINIMA, PARAMETERS, DomainError, Fixed, parse_domain
 from search_spaces.common import AVERAGED
 from search_spaces.domains import is_number
 from search_spaces.optimizers import NOISE_FLOOR, OPTIMIZER, SGD
-from search_spaces.prior import Recommended, Setting, is_measured, recommend
+from search_spaces.prior import Recommended, Setting, is_measured, largest_step, recommend
 from search_spaces.schedules import GEN
 from trainables.data import info, public_train_size
 from trainables.errors import DatasetError
@@ -25,7 +25,15 @@ from trainables.tasks import outputs_of
 from tuner.experiment.model import Experiment
 from tuner.experiment.sections import AUTO
 
-__all__ = ["ONE_RUN", "estimated_noise", "optimizers_of", "rate_is_measured", "recommended", "with_prior"]
+__all__ = [
+    "ONE_RUN",
+    "estimated_noise",
+    "largest_rate",
+    "optimizers_of",
+    "rate_is_measured",
+    "recommended",
+    "with_prior",
+]
 
 ONE_RUN: Final[Mapping[str, object]] = {"learning_rate": "default", "max_grad_norm": "default"}
 """Space of a file with one trial and no space: one run at the recommended values."""
@@ -155,8 +163,7 @@ def recommended(
             train_size=size,
             dimension=None if shape is None else _dimension(experiment, shape, classes),
             classes=classes,
-            # A model of one's own may be a network that bears no longer steps than the measured ones.
-            family="convolutional" if ":" in experiment.trainable.model else family_of(experiment.trainable.model),
+            family=_family(experiment),
             method=experiment.trainable.method,
             optimizer=optimizer,
         )
@@ -166,6 +173,24 @@ def recommended(
         return recommend(setting, given=given)
     except (DatasetError, DomainError):
         return {}
+
+
+def largest_rate(parameters: Mapping[str, object], experiment: Experiment, *, steps: int) -> float:
+    """Return the largest learning rate that the measured networks bear in a run with these flat parameters.
+
+    Linear models have no limit. For other optimizers than SGD, none was measured.
+    """
+    if parameters.get("optimizer", experiment.trainable.optimizer) != SGD:
+        return inf
+    momentum, clip = parameters.get("momentum", experiment.trainable.momentum), parameters.get("max_grad_norm", 1.0)
+    lower = (1.0 - momentum) / clip if is_number(momentum) and is_number(clip) else 1.0
+    return largest_step(_family(experiment), steps=steps) * lower
+
+
+def _family(experiment: Experiment) -> str:
+    """Return the model's family. A model of one's own may be a network, which bears no longer steps than others."""
+    model = experiment.trainable.model
+    return "convolutional" if ":" in model else family_of(model)
 
 
 def _dimension(experiment: Experiment, shape: tuple[int, ...], classes: int) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from tuner.executors.base import SpecFor
     from tuner.privacy.ledger.search_budget import SearchBudget
     from tuner.recorder.recorder import SweepInfo
-    from tuner.study.committed import Committed
+    from tuner.study.committed import Commitment, Committed
     from tuner.study.driver import StudyDriver
     from tuner.study.types import Observer
     from tuner.sweep.folder import SweepFolder
@@ -179,33 +178,37 @@ def _committed(sweep: SweepFolder, prepared: ReadySearch, study: Study) -> Commi
     """Return the committed run that follows the search, or None if no run follows.
 
     With the sampler `surrogate`, the surrogate of all scores chooses its configuration, for its noise and length.
+    Otherwise, a rule scales the best trial's rate. A network's rate is at most what measured networks bear.
     """
-    from tuner.study.committed import Commitment, Committed, choose_commit, commit_proposed
+    from tuner.experiment.prior import largest_rate
+    from tuner.study.committed import Committed, choose_commit, commit_proposed, with_rate_below
 
     experiment, plan = prepared.experiment, prepared.plan
     if plan.commit is None:
         return None
     shape = plan.shape_of({}, committed=True)
-    choose = partial(
-        choose_commit,
-        space=experiment.space,
-        mode=experiment.search.metric.mode,
-        search=plan.shape_of({}),
-        committed=shape,
-    )
+    space, mode = experiment.space, experiment.search.metric.mode
+
+    def by_rule(trials: Sequence[TrialView]) -> Commitment | None:
+        return choose_commit(trials, space, mode=mode, search=plan.shape_of({}), committed=shape)
 
     def by_surrogate(trials: Sequence[TrialView]) -> Commitment | None:
         from tuner.study.surrogate.stored import choose_final
 
         setting = search_setting(experiment, plan.rungs, plan, sweep)
-        found = choose_final(study, experiment.space, setting, seed=experiment.seed)
+        found = choose_final(study, space, setting, seed=experiment.seed)
         if found is None:
             return None
-        mode = experiment.search.metric.mode
-        return commit_proposed(trials, experiment.space, mode=mode, proposed=found.parameters)
+        return commit_proposed(trials, space, mode=mode, proposed=found.parameters)
 
-    surrogate = canonical_sampler(experiment.search.sampler.name) == "surrogate"
-    return Committed(shape=shape, choose=by_surrogate if surrogate else choose)
+    def choose(trials: Sequence[TrialView]) -> Commitment | None:
+        surrogate = canonical_sampler(experiment.search.sampler.name) == "surrogate"
+        found = by_surrogate(trials) if surrogate else by_rule(trials)
+        if found is None:
+            return None
+        return with_rate_below(largest_rate(found.parameters, experiment, steps=shape.steps), found, space)
+
+    return Committed(shape=shape, choose=choose)
 
 
 def sweep_info(sweep: SweepFolder, prepared: ReadySearch, *, claim: str = "") -> SweepInfo:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tuner.study.budget_room import BudgetRoom
     from tuner.study.types import TrialShape, TrialView
 
-__all__ = ["Commitment", "Committed", "choose_commit", "commit_proposed", "completed"]
+__all__ = ["Commitment", "Committed", "choose_commit", "commit_proposed", "completed", "with_rate_below"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +145,18 @@ def commit_proposed(
     """
     best = best_trial((trial for trial in trials if not trial.committed), mode=mode)
     return None if best is None else Commitment(parameters=completed(space, proposed), source=best.id)
+
+
+def with_rate_below(most: float, found: Commitment, space: SearchSpace) -> Commitment:
+    """Return the configuration with a searched learning rate of at most `most`, within the rate's domain.
+
+    The committed run has less noise than the trials, and takes more steps. The scores of the trials do not show that a
+    network collapses at a rate that is too large for this.
+    """
+    domain, rate = dict(space.parameters).get("learning_rate"), found.parameters.get("learning_rate")
+    if not isinstance(domain, Uniform | LogUniform) or not is_number(rate) or rate <= most:
+        return found
+    return replace(found, parameters={**found.parameters, "learning_rate": max(most, domain.low)})
 
 
 def completed(space: SearchSpace, proposed: Mapping[str, object]) -> dict[str, object]:
