@@ -7,7 +7,7 @@ driver and ledger, and scores the test set once. The price of an arm is the orac
 The noise is secret, so another run gives other numbers within the standard errors. Finished runs are kept in --out, and
 a killed benchmark continues from there. `--quick` runs one seed at ε = 1 of the logistic regression on digits. The
 sections from `cifar100_features` on came last. `simulated` looks the trainings up in tables, so it compares the arms
-in many random situations; `--write` stores its prices.
+in many random situations; `--write` stores its prices. `rule` judges the rule of `auto` on the stored prices.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from math import isfinite, sqrt
 from pathlib import Path
 
 from benchmarks.harness import Bar, Benchmark, Figure, Kept, Results, Section, Settings, Table, at_least, at_most, run
-from benchmarks.price import document
+from benchmarks.price import document, rule
 from benchmarks.price.arms import ARMS, GRID, Outcome, Run, arms_of, perform, seeds_of
 from benchmarks.price.workloads import EPSILONS, HELD_OUT, WORKLOADS, Workload
 from trainables.data import DATASETS
@@ -160,6 +160,7 @@ BENCHMARK = Benchmark(
             for name, workload in {**WORKLOADS, **HELD_OUT}.items()
         },
         "simulated": Section(measure=document.measure, quick=False, datasets=lambda _settings: _REGISTERED),
+        "rule": Section(measure=rule.measure, bars={"rule.auto.minus_never": at_most(0.0)}),
     },
 )
 
