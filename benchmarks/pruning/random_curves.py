@@ -1,6 +1,7 @@
 """Random curves that have nothing to do with the published tables.
 
-`hills`, `two_tops` and `smooth` were used to set the rules of the unimodal search. The families in `JUDGED` were not.
+`hills`, `two_tops` and `smooth` were used to set the rules of the unimodal search. `broken_lines` and `sums` were
+looked at when `sure` and `risk` were set. `broken_hills` came last and changed nothing.
 """
 
 from __future__ import annotations
@@ -74,6 +75,16 @@ def _broken_line(random: np.random.Generator) -> Shape:
     return lambda x: np.asarray(np.interp(x, places, values))
 
 
+def _broken_hill(random: np.random.Generator) -> Shape:
+    """Return straight lines as in `_broken_line`, whose values rise to one of them and then fall."""
+    count = int(random.integers(3, 7))
+    places, values = np.sort(random.uniform(0.0, 1.0, count)), np.sort(random.uniform(0.0, 1.0, count))
+    places[0], places[-1] = 0.0, 1.0
+    left = random.random(count - 1) < 0.5  # the largest value is the top
+    known = np.concatenate([values[:-1][left], values[-1:], values[:-1][~left][::-1]])
+    return lambda x: np.asarray(np.interp(x, places, known))
+
+
 def _sum(random: np.random.Generator) -> Shape:
     """Return a rise that saturates, less a penalty that grows, and in half of the curves a bump anywhere."""
     rise, fall = float(random.uniform(0.05, 0.5)), float(random.uniform(0.0, 3.0))
@@ -88,9 +99,10 @@ FAMILIES: Final[Mapping[str, Callable[[np.random.Generator], Shape]]] = {
     "two_tops": _two_tops,
     "smooth": _smooth,
     "broken_lines": _broken_line,
+    "broken_hills": _broken_hill,
     "sums": _sum,
 }
 """Name of a family → function that draws the shape of a curve, at positions from 0 to 1."""
 
-JUDGED: Final = ("broken_lines", "sums")
-"""Families that the rules of the unimodal search were not set on."""
+JUDGED: Final = ("broken_lines", "broken_hills", "sums")
+"""Families that are judged; see the module's text."""

@@ -31,7 +31,7 @@ _CONTEXTS: Final = 3
 _LEARNT: Final = 0.25
 """A trial has learnt nothing if it gained less than this share of what another trial gained (`Beliefs.at_chance`)."""
 
-_END: Final = 0.5
+_END: Final = 0.3
 """Least chance of an end of the axis to be near the best, as a share of the chance of the best place.
 
 An end that has no trial is tried from this chance on. Beyond the last trial, the curve is known least. R = 0 is such an
@@ -56,8 +56,7 @@ class Rules:
             optimum if its score on the curve is within the tolerance of the maximum.
         risk: a trial is stopped if the probability that its value is near the optimum is below this limit.
         sure: the search may end if the best complete trial is near the optimum with at least this probability.
-        starts: values of the first trials. None means one third and two thirds of the axis. If the axis begins at 0,
-            the trial after these is at 0, unless it is excluded by then.
+        starts: values of the first trials. None means one third and two thirds of the axis.
         at_once: maximum number of running trials. The value of a new trial cannot depend on scores that
             running trials have not reported yet.
         early: fraction of the steps before which a trial is stopped only if its value is too small, because the best
