@@ -183,7 +183,7 @@ def _note(name: str, played: Sequence[Played], results: Results) -> tuple[object
     near = sum(each.near_pruned for each in played) / max(sum(each.near for each in played), 1)
     results.count(f"{name}.best_pruned", best)
     results.count(f"{name}.near_pruned", near)
-    stops = [each.sweep.stopped for each in played if each.sweep.stopped is not None]
+    stops = [each.stopped for each in played if each.stopped is not None]
     ended: tuple[object, ...] = ("–", "–", "–")
     if stops:
         right = statistics.fmean(regret <= TOLERANCE for _, regret in stops)

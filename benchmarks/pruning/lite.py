@@ -74,6 +74,10 @@ class Lite:
             del self._running[number]
         return False
 
+    def drop(self, number: int) -> None:
+        """Stop a running trial, because the search ends."""
+        del self._running[number]
+
     def keep(self) -> int | None:
         """Return the complete trial with the highest mean curve."""
         if len(self._done) < 2:

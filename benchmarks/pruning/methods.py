@@ -34,6 +34,7 @@ class Method(Protocol):
 
     def start(self) -> tuple[int, float] | None: ...  # noqa: D102
     def report(self, number: int, rung: int, score: float) -> bool: ...  # noqa: D102
+    def drop(self, number: int) -> None: ...  # noqa: D102
     def keep(self) -> int | None: ...  # noqa: D102
     def enough(self) -> bool: ...  # noqa: D102
 
@@ -72,6 +73,10 @@ class StudyMethod:
             self.study.tell(trial, state=optuna.trial.TrialState.PRUNED)
             return True
         return False
+
+    def drop(self, number: int) -> None:
+        """Stop a running trial, because the search ends."""
+        self.study.tell(self._trials[number], state=optuna.trial.TrialState.PRUNED)
 
     def keep(self) -> int | None:
         """Return the trial that would be exported now, or None before one is complete."""

@@ -24,13 +24,15 @@ class Sweep:
     Attributes:
         epochs: trial-epochs spent at each report, ascending.
         regrets: points by which the true score of the kept trial is below the best, at each report; inf without one.
-        stopped: trial-epochs and regret at which the method would have ended; None if it never would.
+        sure: whether the method was sure at some time.
+        stopped: trial-epochs and regret at the end of a sweep that ended early; None for all others.
         launched: R of each trial.
         pruned: numbers of the pruned trials.
     """
 
     epochs: list[int] = field(default_factory=list)
     regrets: list[float] = field(default_factory=list)
+    sure: bool = False
     stopped: tuple[int, float] | None = None
     launched: dict[int, float] = field(default_factory=dict)
     pruned: set[int] = field(default_factory=set)
@@ -41,7 +43,9 @@ class Sweep:
         return self.regrets[place] if place >= 0 else math.inf
 
 
-def play(truth: Problem, method: Method, random: np.random.Generator, *, budget: int, slots: int) -> Sweep:
+def play(
+    truth: Problem, method: Method, random: np.random.Generator, *, budget: int, slots: int, ends: bool = False
+) -> Sweep:
     """Run a method until the budget, in trial-epochs, is spent.
 
     Args:
@@ -50,11 +54,15 @@ def play(truth: Problem, method: Method, random: np.random.Generator, *, budget:
         random: generator of the trials' deviations.
         budget: trial-epochs.
         slots: number of concurrent trials.
+        ends: whether the sweep ends as with `when_sure: stop`. While the method is sure, no trial starts, and a running
+            trial goes on only if no other one has a better score at its rung. The scores of such a trial may make the
+            method unsure, and then the sweep goes on.
     """
     sweep, order = Sweep(), count()
     events: list[tuple[int, int, int, int]] = []  # when, tie-break, trial, rung
     scores: dict[int, tuple[float, ...]] = {}
-    now, spent, kept = 0, 0, math.inf
+    best_at = [-math.inf] * len(RUNGS)
+    now, spent, kept, sure = 0, 0, math.inf, False
 
     def launch() -> None:
         while len(events) < slots and (found := method.start()) is not None:
@@ -69,7 +77,12 @@ def play(truth: Problem, method: Method, random: np.random.Generator, *, budget:
         spent += RUNGS[rung] - (RUNGS[rung - 1] if rung else 0)
         if spent > budget:
             break
-        stops, last = method.report(trial, rung, scores[trial][rung]), rung == len(RUNGS) - 1
+        score = scores[trial][rung]
+        stops, last = method.report(trial, rung, score), rung == len(RUNGS) - 1
+        best_at[rung] = max(best_at[rung], score)
+        if ends and sure and not (stops or last) and score < best_at[rung] and method.enough():
+            method.drop(trial)
+            stops = True
         if stops and not last:
             sweep.pruned.add(trial)
         elif not last:
@@ -77,11 +90,15 @@ def play(truth: Problem, method: Method, random: np.random.Generator, *, budget:
         if stops or last:  # only then is the question asked, which takes most of the time
             if (best := method.keep()) is not None:
                 kept = truth.regret(sweep.launched[best])
-            if sweep.stopped is None and method.enough():
-                sweep.stopped = (spent, kept)
+            if ends or not sweep.sure:
+                sure = method.enough()
+                sweep.sure |= sure
         sweep.epochs.append(spent)
         sweep.regrets.append(kept)
-        launch()  # after every report, as the tuner's driver does
+        if not (ends and sure):
+            launch()  # after every report, as the tuner's driver does
+        elif not events:
+            sweep.stopped = (spent, kept)
     return sweep
 
 
@@ -90,13 +107,15 @@ class Played:
     """A sweep with the facts that the tables show.
 
     Attributes:
-        sweep: course of the sweep.
+        sweep: course of the sweep, which uses its whole budget.
+        stopped: trial-epochs and regret at which the sweep ends with `when_sure: stop`; None if it uses its budget.
         best_pruned: whether the best of the launched trials was pruned.
         near: number of launched trials within the tolerance of the best.
         near_pruned: how many of these were pruned.
     """
 
     sweep: Sweep
+    stopped: tuple[int, float] | None
     best_pruned: bool
     near: int
     near_pruned: int
@@ -106,10 +125,16 @@ def one_sweep(
     number: int, shape: str, *, method: str, seed: int, noise: float, slots: int, budget: int = BUDGET
 ) -> Played:
     """Simulate sweep `number` of a method; a number has the same curve for every method."""
-    random = np.random.default_rng([seed, number])
-    truth = (random_problem if shape in FAMILIES else problem)(shape, random, noise=noise)
-    sweep = play(truth, {**ABLATIONS, **METHODS}[method](seed * 100_000 + number), random, budget=budget, slots=slots)
+
+    def played(*, ends: bool) -> tuple[Problem, Sweep]:
+        random = np.random.default_rng([seed, number])
+        truth = (random_problem if shape in FAMILIES else problem)(shape, random, noise=noise)
+        own = {**ABLATIONS, **METHODS}[method](seed * 100_000 + number)
+        return truth, play(truth, own, random, budget=budget, slots=slots, ends=ends)
+
+    truth, sweep = played(ends=False)
+    stopped = played(ends=True)[1].stopped if sweep.sure else None
     regrets = {trial: truth.regret(radius) for trial, radius in sweep.launched.items()}
     near = [trial for trial, regret in regrets.items() if regret <= TOLERANCE]
     best = min(regrets, key=lambda trial: regrets[trial])
-    return Played(sweep, best in sweep.pruned, len(near), sum(trial in sweep.pruned for trial in near))
+    return Played(sweep, stopped, best in sweep.pruned, len(near), sum(trial in sweep.pruned for trial in near))

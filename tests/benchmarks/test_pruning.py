@@ -25,6 +25,7 @@ class Scripted:
     radii: tuple[float, ...]
     stops: Mapping[int, int] = field(default_factory=dict)
     done: list[int] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
     started: int = 0
 
     def start(self) -> tuple[int, float] | None:
@@ -38,6 +39,9 @@ class Scripted:
             self.done.append(trial)
         return self.stops.get(trial) == rung
 
+    def drop(self, trial: int) -> None:
+        self.dropped.append(trial)
+
     def keep(self) -> int | None:
         return self.done[0] if self.done else None
 
@@ -45,9 +49,9 @@ class Scripted:
         return bool(self.done)
 
 
-def played(method: Scripted, *, budget: int = 540, slots: int = 1) -> Sweep:
+def played(method: Scripted, *, budget: int = 540, slots: int = 1, ends: bool = False) -> Sweep:
     truth = problem("unimodal", np.random.default_rng(1))
-    return play(truth, method, np.random.default_rng(2), budget=budget, slots=slots)
+    return play(truth, method, np.random.default_rng(2), budget=budget, slots=slots, ends=ends)
 
 
 def test_a_trial_costs_its_epochs_and_a_pruned_one_only_those_it_took() -> None:
@@ -56,8 +60,20 @@ def test_a_trial_costs_its_epochs_and_a_pruned_one_only_those_it_took() -> None:
     assert sweep.epochs == [3, 6, 9, 18, 27, 30, 33, 36, 39, 42], "51 would be above the budget"
     assert sweep.pruned == {1}
     assert sweep.regrets == [math.inf] * 4 + [truth.regret(20.0)] * 6, "nothing is kept before a trial is complete"
-    assert sweep.stopped == (27, truth.regret(20.0))
+    assert sweep.stopped is None, "with `when_sure: go_on` it spends its budget"
     assert [sweep.regret_at(epochs) for epochs in (26, 27)] == [math.inf, truth.regret(20.0)]
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_sweep_that_ends_lets_a_running_trial_go_on_only_if_it_leads_at_its_rung(leads: bool) -> None:
+    truth = problem("unimodal", np.random.default_rng(1))
+    first, running = (1.0, 30.0) if leads else (30.0, 1.0)
+    # Two slots: the second trial is pruned after 18 epochs, so the third has taken 9 when the first ends at 27.
+    method = Scripted((first, first, running, 30.0), stops={1: 3})
+    sweep = played(method, slots=2, ends=True)
+    assert method.dropped == ([] if leads else [2])
+    assert sweep.stopped == (27 + 18 + (27 if leads else 9), truth.regret(first))
+    assert method.started == 3, "nothing starts once it is sure"
 
 
 SLOW = {"gp", "ours"}  # these draw from the seed alone; test_contracts.py tests that
