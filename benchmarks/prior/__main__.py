@@ -5,7 +5,7 @@
 Sections: `measure` trains grids of learning rates and clipping norms in random situations, and what R, σ, λ, batch
 sizes and epochs add; `--write` then distils them into search_spaces/prior/measured.json. `convolutional` trains grids
 of rates of convolutional models, judges each data set by the others, and with `--write` adds that family to the file;
-it comes after `measure`. `left_out` judges the prior on
+it comes after `measure`. `perceptrons` judges the prior's rule for perceptrons. `left_out` judges the prior on
 each data set with the formulas that were fitted without it: one run against the best of a grid of 60 on the same
 validation records. `set_aside` does the same on two data sets that were never fitted. Only training records are read.
 Finished results are kept in --out, and a killed run continues from there.
@@ -28,7 +28,11 @@ from typing import Any
 import torch
 
 from benchmarks.harness import Benchmark, Figure, Kept, Results, Section, Settings, Table, at_most, run
-from benchmarks.prior.convolutional import (
+from benchmarks.prior.distil import rows_of
+from benchmarks.prior.document import PATH, document, with_convolutional, write
+from benchmarks.prior.extras import LEVELS, Gains, LengthCase, Lengths, gains_of, length_cases, lengths_of
+from benchmarks.prior.judge import EPSILONS, Case, Oracle, judge_case, oracle_of
+from benchmarks.prior.networks import (
     DATASETS,
     NetCase,
     NetGrid,
@@ -37,15 +41,13 @@ from benchmarks.prior.convolutional import (
     family_fits,
     grid_of,
     loss_at,
+    of_perceptrons,
 )
-from benchmarks.prior.distil import rows_of
-from benchmarks.prior.document import PATH, document, with_convolutional, write
-from benchmarks.prior.extras import LEVELS, Gains, LengthCase, Lengths, gains_of, length_cases, lengths_of
-from benchmarks.prior.judge import EPSILONS, Case, Oracle, judge_case, oracle_of
 from benchmarks.prior.records import FITTED, SET_ASIDE
 from benchmarks.prior.situations import Measured, Situation, measure, situations
 
-SITUATIONS, GAINS, LENGTHS, NET_CASES = 250, 20, 10, 10  # the last: of each data set
+SITUATIONS, GAINS, LENGTHS = 250, 20, 10
+NET_CASES = {"convolutional": 10, "other": 5}  # of each data set
 BAR = 1.5  # points
 
 
@@ -94,11 +96,11 @@ def measure_all(settings: Settings, results: Results) -> None:
 def measure_convolutional(settings: Settings, results: Results) -> None:
     """Measure convolutional models, judge each data set by the others, and write the family if that is wanted."""
     torch.set_num_threads(1)
-    wanted = cases(NET_CASES)
+    wanted = cases(NET_CASES["convolutional"], "convolutional")
     kept = Kept(settings.out / "convolutional.jsonl", NetCase, NetGrid)
     grids = complete(kept, wanted, lambda one: grid_of(one, settings.data_dir))
     rows = []
-    for name in DATASETS:
+    for name in DATASETS["convolutional"]:
         own = [grid for case, grid in grids.items() if case.dataset == name]
         most = family_fits({case: grid for case, grid in grids.items() if case.dataset != name})["most"]
         loss = {
@@ -113,6 +115,22 @@ def measure_convolutional(settings: Settings, results: Results) -> None:
     results.tables[title] = Table(("data set", "rate", "situations", "mean loss", "worst"), tuple(rows))
     if settings.own.write:
         write(with_convolutional(json.loads(PATH.read_text()), grids))
+
+
+def measure_perceptrons(settings: Settings, results: Results) -> None:
+    """Measure perceptrons, and judge the prior on each data set with what was measured on the others."""
+    torch.set_num_threads(1)
+    wanted = cases(NET_CASES["other"], "other")
+    kept = Kept(settings.out / "perceptrons.jsonl", NetCase, NetGrid)
+    grids = complete(kept, wanted, lambda one: grid_of(one, settings.data_dir))
+    losses = {case: loss_at(grid, of_perceptrons(case, grid)) for case, grid in grids.items()}
+    rows = []
+    for name in DATASETS["other"]:
+        own = [loss for case, loss in losses.items() if case.dataset == name]
+        rows.append((name, len(own), Figure.mean_of(own, "%").plus_minus(), f"{max(own):.1f}"))
+    results.figures["perceptrons: mean loss"] = Figure.mean_of(list(losses.values()), "%")
+    title = "perceptrons: loss of the prior's rate against the best of ten rates; validation, points"
+    results.tables[title] = Table(("data set", "situations", "mean loss", "worst"), tuple(rows))
 
 
 def judge(datasets: Sequence[str], name: str, settings: Settings, results: Results) -> None:
@@ -199,6 +217,7 @@ BENCHMARK = Benchmark(
     sections={
         "measure": Section(measure=measure_all),
         "convolutional": Section(measure=measure_convolutional, quick=False),
+        "perceptrons": Section(measure=measure_perceptrons, quick=False),
         "left_out": Section(
             measure=left_out, bars={"left_out: data sets outside 1.5 points at some ε": at_most(0, quick=False)}
         ),

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import search_spaces.prior
-from benchmarks.prior.convolutional import NetCase, NetGrid, family_fits
 from benchmarks.prior.distil import Fit, Rows, family_of_rates, fit_adam, fit_sgd, rows_of
 from benchmarks.prior.extras import LENGTHS, LEVELS, Gains, LengthCase, Lengths
+from benchmarks.prior.networks import NetCase, NetGrid, family_fits
 from benchmarks.prior.records import FITTED, SET_ASIDE, checksums
 from benchmarks.prior.situations import Measured, Situation
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from benchmarks.prior.convolutional import DATASETS, FACTORS, NetCase, NetGrid, family_fits
 from benchmarks.prior.distil import Rows, fit_sgd, regret
+from benchmarks.prior.networks import DATASETS, FACTORS, NetCase, NetGrid, family_fits
 from benchmarks.prior.records import FITTED, SET_ASIDE
 from benchmarks.prior.situations import CLIPS, PRODUCTS, situations
 from benchmarks.prior.training import Extras, Network, Problem, smoothed, train
@@ -101,7 +101,7 @@ def _grids(best: Callable[[float], float]) -> dict[NetCase, NetGrid]:
     found = {}
     for seed, product in enumerate((0.1, 0.5, 2.0, 8.0)):
         away = [abs(math.log(product * factor / best(product))) for factor in FACTORS]
-        found[NetCase(dataset=DATASETS[seed % 2], seed=seed)] = NetGrid(
+        found[NetCase(dataset=DATASETS["convolutional"][seed % 2], seed=seed)] = NetGrid(
             model="tutorial_cnn",
             setting={"steps": 100.0},
             clip=0.5,

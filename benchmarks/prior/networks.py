@@ -1,9 +1,9 @@
-"""Grids of learning rates of convolutional models in random situations, and by how much the prior is off for them.
+"""Grids of learning rates of networks in random situations, and by how much the prior is off for them.
 
 The formulas of linear models say how the rate falls with noise, steps and size, and that holds for these models too.
 With little noise, though, steps beyond some length make a network collapse. That length, the largest product of rate
-and clip, is what is distilled here, by the loss of accuracy, as the formulas are. Longer trainings bear longer steps:
-the length is taken to grow with the root of the number of steps.
+and clip, is what is distilled here, by the loss of accuracy, as the formulas are. Longer trainings of convolutional
+models bear longer steps: the length is taken to grow with the root of the number of steps.
 """
 
 from __future__ import annotations
@@ -25,13 +25,29 @@ from trainables.data.requests import DatasetRequest, Splits
 from trainables.spec import TrainingSpec
 from trainables.training import PrivateTraining
 
-__all__ = ["DATASETS", "FACTORS", "NetCase", "NetGrid", "capped", "cases", "family_fits", "grid_of", "loss_at"]
+__all__ = [
+    "DATASETS",
+    "FACTORS",
+    "NetCase",
+    "NetGrid",
+    "capped",
+    "cases",
+    "family_fits",
+    "grid_of",
+    "loss_at",
+    "of_perceptrons",
+]
 
-DATASETS = ("mnist", "fashion_mnist", "cifar10_10k2k")
+DATASETS: Mapping[str, tuple[str, ...]] = {
+    "convolutional": ("mnist", "fashion_mnist", "cifar10_10k2k"),
+    "other": ("digits", "mnist", "fashion_mnist", "cifar10_10k2k", "adult", "bank"),
+}
+"""Data sets of each family of networks. `other` are the perceptrons."""
 FACTORS = tuple(2.0**power for power in range(-6, 4))
 """Factors of the rate that the formulas of linear models say."""
 
 _MODELS = {"cifar10_10k2k": ("four_conv_cnn", "tutorial_cnn")}
+_PERCEPTRONS = ("mlp_64", "mlp_256", "mlp_256_256")
 _GRADIENTS = 30_000  # of one training in a random situation, at most
 _STEPS = (40, 100, 200)
 _BATCH, _LITTLE = 400, 0.8  # batch size and noise multiplier of the situations with little noise
@@ -40,15 +56,17 @@ _HELD = 2000  # half of them choose the extrapolation, and half judge
 
 @dataclass(frozen=True, kw_only=True)
 class NetCase:
-    """A situation of a convolutional model: everything else follows from these.
+    """A situation of a network: everything else follows from these.
 
     Attributes:
         steps: number of steps of a situation with little noise; 0 for a random situation.
+        family: family of the model.
     """
 
     dataset: str
     seed: int
     steps: int = 0
+    family: str = "convolutional"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +75,7 @@ class NetGrid:
 
     Attributes:
         model: name of the model.
-        setting: what the prior is asked.
+        setting: what the prior is asked. The dimension of a perceptron is that of a linear model with the same inputs.
         clip: clipping norm that the formulas of linear models say.
         rate: rate that they say with this clip, fitted without the data set.
         accuracies: at the rate times each of `FACTORS`.
@@ -71,17 +89,19 @@ class NetGrid:
     seconds: float = 0.0
 
 
-def cases(each: int) -> list[NetCase]:
+def cases(each: int, family: str) -> list[NetCase]:
     """Return `each` random situations of every data set, and those with little noise."""
-    random = [NetCase(dataset=name, seed=seed) for seed in range(each) for name in DATASETS]
-    return random + [NetCase(dataset=name, seed=each, steps=steps) for steps in _STEPS for name in DATASETS]
+    names = DATASETS[family]
+    random = [NetCase(dataset=name, seed=seed, family=family) for seed in range(each) for name in names]
+    return random + [NetCase(dataset=name, seed=each, steps=steps, family=family) for steps in _STEPS for name in names]
 
 
 def grid_of(case: NetCase, data_dir: str | None) -> NetGrid:
     """Train the grid of a situation."""
-    rng = np.random.default_rng([7000 + case.seed, DATASETS.index(case.dataset)])
+    perceptron = case.family == "other"
+    rng = np.random.default_rng([7000 + case.seed, DATASETS[case.family].index(case.dataset)])
     x, y = training_records(case.dataset, data_dir)
-    models = _MODELS.get(case.dataset, ("tutorial_cnn",))
+    models = _PERCEPTRONS if perceptron else _MODELS.get(case.dataset, ("tutorial_cnn",))
     model = models[int(rng.integers(len(models)))]
     n = int(math.exp(rng.uniform(math.log(1000), math.log(min(30_000, 0.75 * len(y))))))
     epochs = min(math.exp(rng.uniform(math.log(2), math.log(20))), _GRADIENTS / n)
@@ -89,8 +109,9 @@ def grid_of(case: NetCase, data_dir: str | None) -> NetGrid:
     steps = max(4, round(epochs / sample_rate))
     noise = noise_of(math.exp(rng.uniform(math.log(0.04), math.log(3))), sample_rate, steps)
     if case.steps:
-        model, n, steps, noise = "tutorial_cnn", min(50_000, len(y) - _HELD), case.steps, _LITTLE
-        sample_rate = _BATCH / n
+        n, steps, noise = min(50_000, max(len(y) - _HELD, len(y) * 3 // 4)), case.steps, _LITTLE
+        model = model if perceptron else "tutorial_cnn"
+        sample_rate = min(1.0, _BATCH / n)
     chosen = rng.permutation(len(y))[: n + _HELD]
     inputs, labels = torch.from_numpy(x[chosen]), torch.from_numpy(y[chosen])
     splits = Splits(
@@ -109,7 +130,10 @@ def grid_of(case: NetCase, data_dir: str | None) -> NetGrid:
         )  # fmt: skip
         return PrivateTraining(spec, NoCharge(), splits=splits)
 
-    dimension = sum(each.numel() for each in training(0.1, 1.0).model.parameters())
+    if perceptron:
+        dimension = (inputs[0].numel() + 1) * classes
+    else:
+        dimension = sum(each.numel() for each in training(0.1, 1.0).model.parameters())
     facts = {
         "noise_multiplier": noise, "batch_size": sample_rate * n, "steps": float(steps), "train_size": float(n),
         "dimension": float(dimension), "classes": float(classes),
@@ -123,6 +147,19 @@ def grid_of(case: NetCase, data_dir: str | None) -> NetGrid:
         trained.run_to(steps)
         accuracies.append(round(100 * trained.evaluate("test")["test_accuracy"], 3))
     return NetGrid(model=model, setting=facts, clip=clip, rate=rate, accuracies=tuple(accuracies))
+
+
+def of_perceptrons(case: NetCase, grid: NetGrid) -> float:
+    """Return the logarithm of the factor of the linear rate that the prior's rule for perceptrons says.
+
+    The rule counts the parameters of `mlp_64`, or of the model if it has fewer. No measured model has fewer.
+    """
+    classes = grid.setting["classes"]
+    narrow = 64 * grid.setting["dimension"] / classes + 65 * classes
+    with leaving_out(case.dataset):
+        asked = Setting(**{**grid.setting, "dimension": narrow}, family="other")  # type: ignore[arg-type]
+        found = recommend(asked, given={"max_grad_norm": grid.clip})
+    return math.log(found["learning_rate"].value / grid.rate)
 
 
 def loss_at(grid: NetGrid, log_factor: float) -> float:
