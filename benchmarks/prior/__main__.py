@@ -5,9 +5,10 @@
 Sections: `measure` trains grids of learning rates and clipping norms in random situations, and what R, σ, λ, batch
 sizes and epochs add; `--write` then distils them into search_spaces/prior/measured.json. `convolutional` trains grids
 of rates of convolutional models, judges each data set by the others, and with `--write` adds that family to the file;
-it comes after `measure`. `perceptrons` judges the prior's rule for perceptrons. `left_out` judges the prior on
-each data set with the formulas that were fitted without it: one run against the best of a grid of 60 on the same
-validation records. `set_aside` does the same on two data sets that were never fitted. Only training records are read.
+it comes after `measure`. So does `classes`, for more than ten classes. `perceptrons` judges the prior's rule for
+perceptrons. `left_out` judges the prior on each data set with the formulas that were fitted without it: one run against
+the best of a grid of 60 on the same validation records. `set_aside` does the same on two data sets that were never
+fitted. Only training records are read.
 Finished results are kept in --out, and a killed run continues from there.
 
 `--quick` measures ten situations and judges two small data sets, within five minutes. It writes nothing.
@@ -28,8 +29,9 @@ from typing import Any
 import torch
 
 from benchmarks.harness import Benchmark, Figure, Kept, Results, Section, Settings, Table, at_most, run
+from benchmarks.prior import many_classes
 from benchmarks.prior.distil import rows_of
-from benchmarks.prior.document import PATH, document, with_convolutional, write
+from benchmarks.prior.document import PATH, document, with_convolutional, with_many_classes, write
 from benchmarks.prior.extras import LEVELS, Gains, LengthCase, Lengths, gains_of, length_cases, lengths_of
 from benchmarks.prior.judge import EPSILONS, Case, Oracle, judge_case, oracle_of
 from benchmarks.prior.networks import (
@@ -133,6 +135,25 @@ def measure_perceptrons(settings: Settings, results: Results) -> None:
     results.tables[title] = Table(("data set", "situations", "mean loss", "worst"), tuple(rows))
 
 
+def measure_classes(settings: Settings, results: Results) -> None:
+    """Measure many classes, judge each data set by the other, and write the exponent if that is wanted."""
+    torch.set_num_threads(1)
+    kept = Kept(settings.out / "classes.jsonl", many_classes.ClassCase, NetGrid)
+    grids = complete(kept, many_classes.cases(), lambda one: many_classes.grid_of(one, settings.data_dir))
+    rows = []
+    for name in many_classes.DATASETS:
+        own = {case: grid for case, grid in grids.items() if case.dataset == name}
+        found = many_classes.exponent({case: grid for case, grid in grids.items() if case.dataset != name})
+        for way, value in (("as with ten classes", 0.0), (f"times (classes / 10)^{found:.2g}", found)):
+            losses = [many_classes.loss_with(value, case, grid) for case, grid in own.items() if case.classes > 10]
+            rows.append((name, way, len(losses), Figure.mean_of(losses, "%").plus_minus(), f"{max(losses):.1f}"))
+            results.figures[f"classes: mean loss on {name} {way}"] = Figure.mean_of(losses, "%")
+    title = "30 and 100 classes: loss of the prior's rate against the best of ten rates, fitted without the data set"
+    results.tables[title] = Table(("data set", "rate", "situations", "mean loss", "worst"), tuple(rows))
+    if settings.own.write:
+        write(with_many_classes(json.loads(PATH.read_text()), grids))
+
+
 def judge(datasets: Sequence[str], name: str, settings: Settings, results: Results) -> None:
     """Compare one run at the prior's values with the oracle's."""
     torch.set_num_threads(1)
@@ -217,6 +238,7 @@ BENCHMARK = Benchmark(
     sections={
         "measure": Section(measure=measure_all),
         "convolutional": Section(measure=measure_convolutional, quick=False),
+        "classes": Section(measure=measure_classes, quick=False),
         "perceptrons": Section(measure=measure_perceptrons, quick=False),
         "left_out": Section(
             measure=left_out, bars={"left_out: data sets outside 1.5 points at some ε": at_most(0, quick=False)}

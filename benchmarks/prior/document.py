@@ -15,11 +15,12 @@ from typing import Any
 import search_spaces.prior
 from benchmarks.prior.distil import Fit, Rows, family_of_rates, fit_adam, fit_sgd, rows_of
 from benchmarks.prior.extras import LENGTHS, LEVELS, Gains, LengthCase, Lengths
+from benchmarks.prior.many_classes import ClassCase, exponent
 from benchmarks.prior.networks import NetCase, NetGrid, family_fits
 from benchmarks.prior.records import FITTED, SET_ASIDE, checksums
 from benchmarks.prior.situations import Measured, Situation
 
-__all__ = ["PATH", "document", "with_convolutional", "write"]
+__all__ = ["PATH", "document", "with_convolutional", "with_many_classes", "write"]
 
 PATH = Path(search_spaces.prior.__file__).parent / "measured.json"
 
@@ -87,6 +88,20 @@ def with_convolutional(content: Mapping[str, Any], grids: Mapping[NetCase, NetGr
         "models": sorted({grid.model for grid in grids.values()}),
     }
     about["not_measured"]["families"] = "recurrent, attention: the formula of linear models with a spread of e¹"
+    return found
+
+
+def with_many_classes(content: Mapping[str, Any], grids: Mapping[ClassCase, NetGrid]) -> dict[str, Any]:
+    """Return the content of the file with the exponent of the number of classes above ten, in all formulas."""
+    found = copy.deepcopy(dict(content))
+    for name, fits in (("", found["fits"]), *found["without"].items()):
+        fits["many_classes"] = exponent({case: grid for case, grid in grids.items() if case.dataset != name})
+    found["provenance"]["many_classes"] = {
+        "command": "python -m benchmarks.prior --only classes --write",
+        "situations": len(grids),
+        "trainings": sum(len(grid.accuracies) for grid in grids.values()),
+        "most_classes": max(case.classes for case in grids),
+    }
     return found
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "FACTORS",
     "NetCase",
     "NetGrid",
+    "best_factor",
     "capped",
     "cases",
     "family_fits",
@@ -185,7 +186,7 @@ def family_fits(grids: Mapping[NetCase, NetGrid]) -> dict[str, float]:
         return total
 
     most = min(np.geomspace(0.025, 3.2, 57).tolist(), key=mean_loss)
-    residuals = sorted(abs(_best(grid) - capped(grid, most)) for grid in grids.values())
+    residuals = sorted(abs(best_factor(grid) - capped(grid, most)) for grid in grids.values())
     return {"most": most, "spread": float(residuals[math.ceil(0.683 * len(residuals)) - 1])}
 
 
@@ -194,7 +195,7 @@ def capped(grid: NetGrid, most: float) -> float:
     return min(0.0, math.log(most * math.sqrt(grid.setting["steps"]) / (grid.rate * grid.clip)))
 
 
-def _best(grid: NetGrid) -> float:
+def best_factor(grid: NetGrid) -> float:
     """Return the mean logarithm of the good factors, each weighted by exp(−loss)."""
     logs = np.log(FACTORS)
     weights = np.exp([-loss_at(grid, at) for at in logs])

@@ -40,6 +40,9 @@ _BOUNDS: Final = {
     "smoothing_samples": (1.0, 20.0),
 }
 _OPTIMIZERS: Final = ("sgd", "adam", "adam_corrected")
+FITTED_CLASSES, MOST_CLASSES = 10, 100
+"""Largest number of classes that the formulas were fitted on, and that was measured for more classes."""
+
 _AVERAGES: Final = 0.9  # least ema_decay that counts as an average of the weights
 
 _LEFT_OUT: ContextVar[str | None] = ContextVar("left_out", default=None)
@@ -134,7 +137,7 @@ def recommend(setting: Setting, *, given: Mapping[str, float] | None = None) -> 
         batch_size=setting.batch_size,
         steps=setting.steps,
         dimension=dimension,
-        classes=setting.classes,
+        classes=min(setting.classes, FITTED_CLASSES),
     )
     unknown = measured["spread_of_unknown_dimension"] if setting.dimension is None else 0.0
     found: dict[str, Recommended] = {}
@@ -148,11 +151,12 @@ def recommend(setting: Setting, *, given: Mapping[str, float] | None = None) -> 
             rate = replace(rate, value=rate.value * _corrected(setting, dimension, floor))
     else:
         product = _formula(fits["rate_times_clip"], known, setting.family, unknown, last=last)
-        most = largest_step(setting.family, steps=setting.steps)
+        many = _many(setting.classes)
+        most = largest_step(setting.family, steps=setting.steps, classes=setting.classes)
         # A larger clip changes nothing where all gradients are clipped, but then leaves more of them as they are.
         extra = fits["rate_times_clip"]["clip"] * log(used / found["max_grad_norm"].value)
         lower = 1 - float(given.get("momentum", 0.0))
-        rate = Recommended(value=min(product.value, most) * exp(extra) / used * lower, spread=product.spread)
+        rate = Recommended(value=min(product.value * many, most) * exp(extra) / used * lower, spread=product.spread)
     found["learning_rate"] = _within("learning_rate", rate)
     for name, fit in fits["others"].items():
         found[name] = _within(name, _formula(fit, known, setting.family, 0.0))
@@ -171,13 +175,23 @@ def _corrected(setting: Setting, dimension: float, floor: float) -> float:
     return sqrt(((floor * ratio) ** 2 + 1) / (ratio**2 + 1))
 
 
-def largest_step(family: str, *, steps: float) -> float:
+def largest_step(family: str, *, steps: float, classes: float) -> float:
     """Return the largest product of learning rate and clip that measured networks bear with SGD.
 
     It grows with the root of the number of steps. It holds for all models but linear ones, which have no limit.
     """
     borne = [each["most"] for each in _fits()["rate_times_clip"]["families"].values() if each["most"] is not None]
-    return inf if family == "linear" else min(borne, default=inf) * sqrt(steps)
+    return inf if family == "linear" else min(borne, default=inf) * sqrt(steps) * _many(classes)
+
+
+def _many(classes: float) -> float:
+    """Return the factor of rate · clip for more classes than the formulas were fitted on.
+
+    The gradients of different classes point in different directions. So the more classes there are, the shorter is the
+    mean of the clipped gradients.
+    """
+    counted = min(max(classes, FITTED_CLASSES), MOST_CLASSES)
+    return float((counted / FITTED_CLASSES) ** _fits().get("many_classes", 0.0))
 
 
 def is_measured(family: str, *, optimizer: str) -> bool:

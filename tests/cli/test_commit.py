@@ -73,7 +73,7 @@ def test_the_committed_run_is_charged_as_what_it_is_and_is_what_is_released(tune
 
 
 def test_a_networks_committed_rate_is_at_most_what_networks_bear_and_a_linear_models_is_not(tune: Tune) -> None:
-    most = largest_step("other", steps=STEPS) / 2.0
+    most = largest_step("other", steps=STEPS, classes=10) / 2.0
 
     def committed_rate(name: str, model: str, low: float) -> float:
         space = {"learning_rate": {"log_uniform": [low, 50.0]}, "max_grad_norm": 2.0}

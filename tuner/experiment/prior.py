@@ -184,7 +184,7 @@ def largest_rate(parameters: Mapping[str, object], experiment: Experiment, *, st
         return inf
     momentum, clip = parameters.get("momentum", experiment.trainable.momentum), parameters.get("max_grad_norm", 1.0)
     lower = (1.0 - momentum) / clip if is_number(momentum) and is_number(clip) else 1.0
-    return largest_step(_family(experiment), steps=steps) * lower
+    return largest_step(_family(experiment), steps=steps, classes=_shape(experiment)[1]) * lower
 
 
 def _family(experiment: Experiment) -> str:
