@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from benchmarks.prior import many_classes
 from benchmarks.prior.distil import Rows, fit_sgd, regret
 from benchmarks.prior.networks import DATASETS, FACTORS, NetCase, NetGrid, family_fits
 from benchmarks.prior.records import FITTED, SET_ASIDE
@@ -115,3 +116,20 @@ def test_a_family_gets_the_length_that_its_steps_bear() -> None:
     assert 0.07 < family_fits(_grids(lambda product: min(product, 1.0)))["most"] < 0.14
     unlimited = family_fits(_grids(lambda product: product))["most"]
     assert unlimited > 0.8, "the control: models that are as linear ones"
+
+
+@pytest.mark.parametrize("true", [0.0, 0.5])
+def test_the_exponent_of_many_classes_is_that_of_made_up_grids_whatever_is_best_with_ten(true: float) -> None:
+    grids = {}
+    for case in many_classes.cases():
+        if case.model != "logistic_regression":
+            continue
+        top = {0.6: 1.4, 2.0: 0.7, 6.0: 0.4}[case.noise] * (case.classes / 10) ** true
+        grids[case] = NetGrid(
+            model=case.model,
+            setting={},
+            clip=0.5,
+            rate=1.0,
+            accuracies=tuple(90 - 6 * math.log(factor / top) ** 2 for factor in FACTORS),
+        )
+    assert many_classes.exponent(grids) == pytest.approx(true, abs=0.05)
