@@ -27,7 +27,7 @@ from trainables.data.requests import DatasetRequest
 from trainables.spec import TrainingSpec
 from trainables.training import PrivateTraining
 
-__all__ = ["DATASETS", "ClassCase", "cases", "exponent", "grid_of", "loss_with"]
+__all__ = ["DATASETS", "ClassCase", "cases", "exponent", "grid_of", "loss_of_rule"]
 
 DATASETS = ("mnist", "fashion_mnist")
 _LINEAR = "logistic_regression"
@@ -65,7 +65,7 @@ def grid_of(case: ClassCase, data_dir: str | None) -> NetGrid:
         "train_size": float(_TRAIN), "dimension": float((x.shape[1] + 1) * case.classes),
         "classes": float(case.classes),
     }  # fmt: skip
-    rate, clip = _with_ten_classes(case, facts, "linear")
+    rate, clip = _asked(case, facts, "linear", classes=FITTED_CLASSES)
     with tempfile.TemporaryDirectory() as inside:
         path = Path(inside) / "pairs.npz"
         np.savez(path, x_train=x[:_TRAIN], y_train=y[:_TRAIN], x_test=x[_TRAIN:], y_test=y[_TRAIN:])
@@ -98,9 +98,9 @@ def _pairs(case: ClassCase, data_dir: str | None) -> tuple[np.ndarray, np.ndarra
     return both, 10 * (labels[first] % (case.classes // 10)) + labels[second]
 
 
-def loss_with(value: float, case: ClassCase, grid: NetGrid) -> float:
-    """Return the points that a situation loses if the prior's rate is multiplied by (classes / 10)^value."""
-    return loss_at(grid, _rule(case, grid) + value * _log_classes(case))
+def loss_of_rule(case: ClassCase, grid: NetGrid, *, classes: int) -> float:
+    """Return the points that a situation loses at the rate that the prior says for this number of classes."""
+    return loss_at(grid, _rule(case, grid, classes=classes))
 
 
 def exponent(grids: Mapping[ClassCase, NetGrid]) -> float:
@@ -128,17 +128,18 @@ def _log_classes(case: ClassCase) -> float:
     return math.log(case.classes / FITTED_CLASSES)
 
 
-def _rule(case: ClassCase, grid: NetGrid) -> float:
-    """Return the logarithm of the factor of the linear rate that the prior says for the model with ten classes."""
-    if case.model == _LINEAR:
-        return 0.0
-    narrow = 64 * grid.setting["dimension"] / case.classes + 65 * case.classes  # it counts as no wider than `mlp_64`
-    rate, clip = _with_ten_classes(case, {**grid.setting, "dimension": narrow}, "other")
+def _rule(case: ClassCase, grid: NetGrid, *, classes: int = FITTED_CLASSES) -> float:
+    """Return the logarithm of the factor of the linear rate that the prior says for the model with so many classes."""
+    facts, family = dict(grid.setting), "linear"
+    if case.model != _LINEAR:  # it counts as no wider than `mlp_64`
+        facts["dimension"] = 64 * grid.setting["dimension"] / case.classes + 65 * case.classes
+        family = "other"
+    rate, clip = _asked(case, facts, family, classes=classes)
     return math.log(rate * clip / (grid.rate * grid.clip))
 
 
-def _with_ten_classes(case: ClassCase, facts: Mapping[str, float], family: str) -> tuple[float, float]:
-    """Return the prior's rate and clip for as many parameters, but ten classes."""
+def _asked(case: ClassCase, facts: Mapping[str, float], family: str, *, classes: int) -> tuple[float, float]:
+    """Return the prior's rate and clip for as many parameters, but this number of classes."""
     with leaving_out(case.dataset):
-        found = recommend(Setting(**{**facts, "classes": FITTED_CLASSES}, family=family))  # type: ignore[arg-type]
+        found = recommend(Setting(**{**facts, "classes": classes}, family=family))  # type: ignore[arg-type]
     return found["learning_rate"].value, found["max_grad_norm"].value

@@ -151,7 +151,7 @@ def recommend(setting: Setting, *, given: Mapping[str, float] | None = None) -> 
             rate = replace(rate, value=rate.value * _corrected(setting, dimension, floor))
     else:
         product = _formula(fits["rate_times_clip"], known, setting.family, unknown, last=last)
-        many = _many(setting.classes)
+        many = _more_classes(setting.classes) ** fits.get("many_classes", 0.0)
         most = largest_step(setting.family, steps=setting.steps, classes=setting.classes)
         # A larger clip changes nothing where all gradients are clipped, but then leaves more of them as they are.
         extra = fits["rate_times_clip"]["clip"] * log(used / found["max_grad_norm"].value)
@@ -178,20 +178,16 @@ def _corrected(setting: Setting, dimension: float, floor: float) -> float:
 def largest_step(family: str, *, steps: float, classes: float) -> float:
     """Return the largest product of learning rate and clip that measured networks bear with SGD.
 
-    It grows with the root of the number of steps. It holds for all models but linear ones, which have no limit.
+    It grows with the root of the number of steps, and with the root of the number of classes above ten: gradients of
+    different classes point in different directions, so their mean is shorter. Linear models have no limit.
     """
     borne = [each["most"] for each in _fits()["rate_times_clip"]["families"].values() if each["most"] is not None]
-    return inf if family == "linear" else min(borne, default=inf) * sqrt(steps) * _many(classes)
+    return inf if family == "linear" else min(borne, default=inf) * sqrt(steps * _more_classes(classes))
 
 
-def _many(classes: float) -> float:
-    """Return the factor of rate · clip for more classes than the formulas were fitted on.
-
-    The gradients of different classes point in different directions. So the more classes there are, the shorter is the
-    mean of the clipped gradients.
-    """
-    counted = min(max(classes, FITTED_CLASSES), MOST_CLASSES)
-    return float((counted / FITTED_CLASSES) ** _fits().get("many_classes", 0.0))
+def _more_classes(classes: float) -> float:
+    """Return how many times as many classes there are as the formulas were fitted on, up to what was measured."""
+    return min(max(classes, FITTED_CLASSES), MOST_CLASSES) / FITTED_CLASSES
 
 
 def is_measured(family: str, *, optimizer: str) -> bool:

@@ -120,6 +120,7 @@ def test_a_family_gets_the_length_that_its_steps_bear() -> None:
 
 @pytest.mark.parametrize("true", [0.0, 0.5])
 def test_the_exponent_of_many_classes_is_that_of_made_up_grids_whatever_is_best_with_ten(true: float) -> None:
+    facts = {"batch_size": 100.0, "steps": 50.0, "train_size": 1000.0, "dimension": 100.0}
     grids = {}
     for case in many_classes.cases():
         if case.model != "logistic_regression":
@@ -127,9 +128,9 @@ def test_the_exponent_of_many_classes_is_that_of_made_up_grids_whatever_is_best_
         top = {0.6: 1.4, 2.0: 0.7, 6.0: 0.4}[case.noise] * (case.classes / 10) ** true
         grids[case] = NetGrid(
             model=case.model,
-            setting={},
+            setting={**facts, "noise_multiplier": case.noise, "classes": float(case.classes)},
             clip=0.5,
-            rate=1.0,
+            rate=10.0,
             accuracies=tuple(90 - 6 * math.log(factor / top) ** 2 for factor in FACTORS),
         )
     assert many_classes.exponent(grids) == pytest.approx(true, abs=0.05)
