@@ -21,7 +21,7 @@ _TITLES = {
     "commit": "always a committed run",
     "best": "the best candidate of each case",
 }
-_RECORDS = (0.0, 1e3, 3e3, 1e4, 3e4, float("inf"))
+_RECORDS = (0.0, 1e3, 3e3, 3e4, float("inf"))
 
 Priced: TypeAlias = Mapping[Situation, Mapping[str, float]]
 """Price by arm in each situation."""
