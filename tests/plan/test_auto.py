@@ -125,11 +125,12 @@ def test_what_two_arms_lose_alike_cancels_in_pairs() -> None:
 
 def test_far_settings_have_no_expected_price_and_another_family_a_doubtful_one() -> None:
     rows = [row("commit", 1.0, f"{number}") for number in range(12)]
-    for other in ({"epsilon": 100.0}, {"axes": 22}, {"train_size": 10**7}):
+    for other in ({"epsilon": 100.0}, {"axes": 22}, {"train_size": 10**7}, {"classes": 1000}):
         assert expected_price(rows, "commit", Situation(**(asdict(AT) | other))) is None
     own = expected_price(rows, "commit", AT)
     foreign = expected_price(rows, "commit", Situation(**(asdict(AT) | {"family": "convolutional"})))
     assert own is not None
+    assert own == expected_price(rows, "commit", Situation(**(asdict(AT) | {"classes": 2})))
     assert foreign is not None
     assert foreign.value == pytest.approx(own.value)
     assert foreign.error > 1.3 * own.error

@@ -219,6 +219,7 @@ def _situation(experiment: Experiment, request: DatasetRequest, epsilon: float) 
         axes=max(1, len(written_space(experiment).searched)),
         family=family_of(model),
         train_size=public_train_size(request),
+        classes=about.outputs,
     )
 
 
