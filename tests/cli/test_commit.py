@@ -78,7 +78,10 @@ def test_a_networks_committed_rate_is_at_most_what_networks_bear_and_a_linear_mo
     def committed_rate(name: str, model: str, low: float) -> float:
         space = {"learning_rate": {"log_uniform": [low, 50.0]}, "max_grad_norm": 2.0}
         file = tune.write(**COMMIT, search__space=space, name=name, trainable__model=model)
-        return float(tune("run", file, "--local", "--json").json["trials"][-1]["parameters"]["learning_rate"])
+        said = tune("run", file, "--local").text
+        assert ("networks that we measured collapsed" in " ".join(said.split())) is (model == "mlp_64")
+        shown = tune("show", name, "--json").json
+        return float(shown["trials"][-1]["parameters"]["learning_rate"])
 
     assert committed_rate("net", "mlp_64", low=0.95 * most) == pytest.approx(most)
     assert committed_rate("outside", "mlp_64", low=2 * most) == pytest.approx(2 * most), "within its domain"

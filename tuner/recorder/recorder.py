@@ -152,6 +152,7 @@ class MLflowRecorder:
         self._spool = Spool(folder / SPOOL)
         try:
             self._history = read_history(self._spool.path)
+            self._ended_before = self._history.ended_trials()
             self._clock = Clock(last=self._history.last_tick)
             spent = self._budget_metrics()
             state = {"state": "running", "reason": ""}
@@ -214,7 +215,7 @@ class MLflowRecorder:
             "status": _TRIAL_STATUS[state],
             "state": state.lower(),
             "score": score,
-            "tags": {"state": state.lower(), "reason": public_reason(trial.reason), **_committed(trial)},
+            "tags": {"state": state.lower(), "reason": public_reason(trial.reason), "best": "0", **_committed(trial)},
             "step": trial.step,
             "values": encode_metrics(_trial_budget(read, trial)),
         }
@@ -252,11 +253,10 @@ class MLflowRecorder:
             return
         budget, best = self._budget_metrics(), self._history.best(self._sweep.mode)
         self._append(
-            # Every trial gets the tag (1 or 0) at the end, so that the number of records tells nothing of the scores.
-            *(
-                metrics_record({}, step=0, trial=trial, tags={"best": str(int(best is not None and trial == best[0]))})
-                for trial in self._history.ended_trials()
-            ),
+            # Every trial that ended before a resume loses the tag, whether it had it or not, so that the number of
+            # records tells nothing of the scores.
+            *(metrics_record({}, step=0, trial=trial, tags={"best": "0"}) for trial in self._ended_before),
+            *([] if best is None else [metrics_record({}, step=0, trial=best[0], tags={"best": "1"})]),
             *(unfinished_trial(trial, "interrupted") for trial in self._history.open_trials()),
             {
                 "kind": "sweep_finished",

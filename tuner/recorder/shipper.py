@@ -176,13 +176,15 @@ class Shipper:
         if kind == "model":
             self._register(record)
             return
+        known = str(record.get("trial") or _PARENT) in self._runs
         run = self._run(record)
+        tagged = not known and run in self._created  # a new run has the tags of its first record
         if kind == "sweep_started":
             self._log(run, pending)
             record = self._without_changed_parameters(run, record)
         mine = pending.setdefault(run, _Pending())
         mine.params.update(record.get("params", {}))
-        mine.tags.update(record.get("tags", {}))
+        mine.tags.update({} if tagged else record.get("tags", {}))
         mine.metrics += _metrics(record)
         if kind == "sweep_started" and record.get("data"):
             self._client.log_inputs(run, datasets=[_data(record["data"])])
@@ -282,7 +284,12 @@ class Shipper:
         return found
 
     def _create(self, trial: str, record: dict[str, Any]) -> str:
-        tags = {_TAG_SWEEP: str(self._header["sweep"]), _TAG_TRIAL: trial or "-", "mlflow.source.name": "tune run"}
+        tags = {
+            **record.get("tags", {}),
+            _TAG_SWEEP: str(self._header["sweep"]),
+            _TAG_TRIAL: trial or "-",
+            "mlflow.source.name": "tune run",
+        }
         if trial:
             tags["mlflow.parentRunId"] = self._run(self._header)
             name = str(record.get("name", trial))

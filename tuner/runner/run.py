@@ -137,7 +137,7 @@ def run_trials(
         shape_of=plan.shape_of,
         cheapest=() if budget is None else plan.cheapest(),
         when_sure=experiment.search.when_sure,
-        committed=_committed(sweep, prepared, study),
+        committed=_committed(sweep, prepared, study, options),
         levels=None
         if plan.full_runs is None
         else search_levels(experiment.search, plan.rungs, trials=trials, full_runs=plan.full_runs),
@@ -174,11 +174,12 @@ def _training_on_release() -> MakeTraining:
     return ReleasedTraining
 
 
-def _committed(sweep: SweepFolder, prepared: ReadySearch, study: Study) -> Committed | None:
+def _committed(sweep: SweepFolder, prepared: ReadySearch, study: Study, options: RunOptions) -> Committed | None:
     """Return the committed run that follows the search, or None if no run follows.
 
     With the sampler `surrogate`, the surrogate of all scores chooses its configuration, for its noise and length.
-    Otherwise, a rule scales the best trial's rate. A network's rate is at most what measured networks bear.
+    Otherwise, a rule scales the best trial's rate. A network's rate is at most what measured networks bear, and a line
+    says so.
     """
     from tuner.experiment.prior import largest_rate
     from tuner.study.committed import Committed, choose_commit, commit_proposed, with_rate_below
@@ -206,7 +207,14 @@ def _committed(sweep: SweepFolder, prepared: ReadySearch, study: Study) -> Commi
         found = by_surrogate(trials) if surrogate else by_rule(trials)
         if found is None:
             return None
-        return with_rate_below(largest_rate(found.parameters, experiment, steps=shape.steps), found, space)
+        limited = with_rate_below(largest_rate(found.parameters, experiment, steps=shape.steps), found, space)
+        if limited != found:
+            rate, wanted = (each.parameters["learning_rate"] for each in (limited, found))
+            options.say(
+                f"the committed run's learning_rate is {rate:.3g} instead of {wanted:.3g}, because networks that we "
+                "measured collapsed at such a rate"
+            )
+        return limited
 
     return Committed(shape=shape, choose=choose)
 
