@@ -151,7 +151,7 @@ def recommend(setting: Setting, *, given: Mapping[str, float] | None = None) -> 
             rate = replace(rate, value=rate.value * _corrected(setting, dimension, floor))
     else:
         product = _formula(fits["rate_times_clip"], known, setting.family, unknown, last=last)
-        many = _more_classes(setting.classes) ** fits.get("many_classes", 0.0)
+        many = _more_classes(setting.family, setting.classes) ** fits.get("many_classes", 0.0)
         most = largest_step(setting.family, steps=setting.steps, classes=setting.classes)
         # A larger clip changes nothing where all gradients are clipped, but then leaves more of them as they are.
         extra = fits["rate_times_clip"]["clip"] * log(used / found["max_grad_norm"].value)
@@ -182,11 +182,16 @@ def largest_step(family: str, *, steps: float, classes: float) -> float:
     different classes point in different directions, so their mean is shorter. Linear models have no limit.
     """
     borne = [each["most"] for each in _fits()["rate_times_clip"]["families"].values() if each["most"] is not None]
-    return inf if family == "linear" else min(borne, default=inf) * sqrt(steps * _more_classes(classes))
+    return inf if family == "linear" else min(borne, default=inf) * sqrt(steps * _more_classes(family, classes))
 
 
-def _more_classes(classes: float) -> float:
-    """Return how many times as many classes there are as the formulas were fitted on, up to what was measured."""
+def _more_classes(family: str, classes: float) -> float:
+    """Return how many times as many classes there are as the formulas were fitted on, up to what was measured.
+
+    For models of text, whose classes are words, nothing was measured, and it is 1.
+    """
+    if family in ("recurrent", "attention"):
+        return 1.0
     return min(max(classes, FITTED_CLASSES), MOST_CLASSES) / FITTED_CLASSES
 
 

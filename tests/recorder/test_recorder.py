@@ -120,7 +120,8 @@ def test_however_a_sweep_ends_nothing_is_left_running(
     assert "secret" not in str(seen)
 
 
-def test_a_resume_goes_on_in_the_same_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("later", "winner"), [(0.6, "t0"), (0.8, "t1")])
+def test_a_resume_goes_on_in_the_same_runs(tmp_path: Path, later: float, winner: str) -> None:
     budget, server = FakeBudget(), FakeMLflow()
     with recorder(tmp_path, URI, budget, send=False) as observer:
         run_trial(observer, budget, 0, score=0.7)
@@ -128,16 +129,19 @@ def test_a_resume_goes_on_in_the_same_runs(tmp_path: Path) -> None:
         observer.finish("interrupted")
     sent(tmp_path, server)
     assert server.state()["t1"][0] == "KILLED"
+    assert server.state()["t0"][2]["best"] == "1"
     more = {"privacy": {"epsilon": 8.0, "delta": 1e-5}, "search": {"trials": 5}}
     with recorder(tmp_path, URI, budget, send=False, settings=more) as observer:
         sent(tmp_path, server)
         assert server.state()["-"][0] == "RUNNING"
-        run_trial(observer, budget, 1, score=0.6)
+        assert server.state()["t0"][2]["best"] == "0", "the sweep has no winner yet"
+        run_trial(observer, budget, 1, score=later)
     sent(tmp_path, server)
     state = server.state()
     assert set(state) == {"-", "t0", "t1"}
     assert [run.info.status for run in server.runs.values()] == ["FINISHED"] * 3
-    assert state["-"][2]["best_trial"] == "t0", "the first part of the sweep still counts"
+    assert state["-"][2]["best_trial"] == winner, "the first part of the sweep still counts"
+    assert {name for name in state if state[name][2].get("best") == "1"} == {winner}
     assert metric(server, "-", "trials_done")[200] == 2
     assert (state["-"][1]["search.trials"], state["-"][2]["resumed.search.trials"]) == ("3", "5")
 

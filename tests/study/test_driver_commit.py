@@ -18,7 +18,7 @@ from search_spaces import LogUniform, SearchSpace, parse_space
 from tuner.errors import BudgetRefusedError, TunerError
 from tuner.executors.base import TrialSetup, lose
 from tuner.study import views
-from tuner.study.committed import Committed, choose_commit, commit_proposed
+from tuner.study.committed import Commitment, Committed, choose_commit, commit_proposed, with_rate_below
 from tuner.study.driver import StudyDriver
 from tuner.study.pruners.make import make_pruner
 from tuner.study.types import Ask, Decision, Stop, StopReason, Suggestion, TrialShape, TrialStatus, TrialView, Wait
@@ -279,6 +279,25 @@ def test_the_rule_keeps_the_rate_within_its_domain_and_a_fixed_rate_as_it_is() -
     assert kept is not None
     assert kept.parameters == {"learning_rate": 0.8}
     assert choose_commit([], SPACE, mode="max", search=SEARCH, committed=RUN) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "rate", "limited"),
+    [
+        ({"log_uniform": [0.1, 50.0]}, 30.0, 2.0),
+        ({"log_uniform": [0.1, 50.0]}, 1.5, 1.5),
+        ({"uniform": [5.0, 50.0]}, 30.0, 5.0),
+        ({"choice": [0.1, 1.0, 30.0]}, 30.0, 1.0),
+        ({"choice": [5.0, 30.0]}, 30.0, 5.0),
+        (30.0, 30.0, 30.0),
+    ],
+)
+def test_a_limited_rate_stays_in_its_domain_and_a_fixed_one_is_the_users(
+    spec: object, rate: float, limited: float
+) -> None:
+    space = parse_space({"learning_rate": spec}, method="dp_sgd")
+    found = with_rate_below(2.0, Commitment(parameters={"learning_rate": rate, "other": 1}, source="a"), space)
+    assert found.parameters == {"learning_rate": limited, "other": 1}
 
 
 def test_what_a_surrogate_proposes_is_completed_and_kept_within_the_space() -> None:

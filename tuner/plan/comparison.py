@@ -32,6 +32,7 @@ from tuner.plan.candidates import (
 )
 from tuner.plan.plan import Plan, make_plan
 from tuner.plan.prices import (
+    MOST_CLASSES,
     Expected,
     MeasuredSearch,
     Prices,
@@ -199,7 +200,10 @@ def _priced(row: CandidateRow, rows: Sequence[MeasuredSearch], at: Situation | N
     price = expected_price(rows, row.candidate, at)
     if price is None:
         known = any(each.arm == row.candidate for each in rows)
-        return replace(row, unmeasured="too few similar data sets" if known else "not measured")
+        few = "too few similar data sets"
+        if at.classes > MOST_CLASSES:
+            few += f", and none with more than {MOST_CLASSES} classes"
+        return replace(row, unmeasured=few if known else "not measured")
     gain = None if row.candidate == NO_SEARCH else expected_gain(rows, row.candidate, NO_SEARCH, at)
     return replace(row, price=price, gain=gain)
 

@@ -152,12 +152,16 @@ class MLflowRecorder:
         self._spool = Spool(folder / SPOOL)
         try:
             self._history = read_history(self._spool.path)
-            self._ended_before = self._history.ended_trials()
             self._clock = Clock(last=self._history.last_tick)
             spent = self._budget_metrics()
             state = {"state": "running", "reason": ""}
             step = self._sweep_step(spent)
-            self._append(sweep.start_record(tags=state, claim=self._budget_note(), step=step, values=spent))
+            self._append(
+                sweep.start_record(tags=state, claim=self._budget_note(), step=step, values=spent),
+                # A resumed sweep has no winner yet. Every trial loses the tag, whether it had it or not, so that the
+                # number of records tells nothing of the scores.
+                *(metrics_record({}, step=0, trial=each, tags={"best": "0"}) for each in self._history.ended_trials()),
+            )
         except BaseException:
             self._spool.close()
             raise
@@ -253,9 +257,6 @@ class MLflowRecorder:
             return
         budget, best = self._budget_metrics(), self._history.best(self._sweep.mode)
         self._append(
-            # Every trial that ended before a resume loses the tag, whether it had it or not, so that the number of
-            # records tells nothing of the scores.
-            *(metrics_record({}, step=0, trial=trial, tags={"best": "0"}) for trial in self._ended_before),
             *([] if best is None else [metrics_record({}, step=0, trial=best[0], tags={"best": "1"})]),
             *(unfinished_trial(trial, "interrupted") for trial in self._history.open_trials()),
             {

@@ -207,12 +207,13 @@ def _committed(sweep: SweepFolder, prepared: ReadySearch, study: Study, options:
         found = by_surrogate(trials) if surrogate else by_rule(trials)
         if found is None:
             return None
-        limited = with_rate_below(largest_rate(found.parameters, experiment, steps=shape.steps), found, space)
+        most = largest_rate(found.parameters, experiment, steps=shape.steps)
+        limited = with_rate_below(most, found, space)
         if limited != found:
-            rate, wanted = (each.parameters["learning_rate"] for each in (limited, found))
+            rate, wanted = (float(str(each.parameters["learning_rate"])) for each in (limited, found))
             options.say(
                 f"the committed run's learning_rate is {rate:.3g} instead of {wanted:.3g}, because networks that we "
-                "measured collapsed at such a rate"
+                f"measured collapsed above {most:.3g}"
             )
         return limited
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from search_spaces import LogUniform, Uniform
+from search_spaces import Categorical, LogUniform, Uniform
 from search_spaces.domains import is_number
 from tuner.study import views
 from tuner.study.best import best_trial
@@ -154,9 +154,16 @@ def with_rate_below(most: float, found: Commitment, space: SearchSpace) -> Commi
     network collapses at a rate that is too large for this.
     """
     domain, rate = dict(space.parameters).get("learning_rate"), found.parameters.get("learning_rate")
-    if not isinstance(domain, Uniform | LogUniform) or not is_number(rate) or rate <= most:
+    if not is_number(rate) or rate <= most:
         return found
-    return replace(found, parameters={**found.parameters, "learning_rate": max(most, domain.low)})
+    if isinstance(domain, Categorical):
+        rates = [option for option in domain.options if is_number(option)]
+        lower = max((option for option in rates if option <= most), default=min(rates))
+    elif isinstance(domain, Uniform | LogUniform):
+        lower = max(most, domain.low)
+    else:
+        return found  # the file fixes the rate
+    return replace(found, parameters={**found.parameters, "learning_rate": lower})
 
 
 def completed(space: SearchSpace, proposed: Mapping[str, object]) -> dict[str, object]:

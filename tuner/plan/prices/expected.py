@@ -9,20 +9,23 @@ from math import exp, hypot, log, sqrt
 
 from tuner.plan.prices.measured import MeasuredSearch
 
-__all__ = ["Expected", "Situation", "best_arm", "expected_gain", "expected_price"]
+__all__ = ["MOST_CLASSES", "Expected", "Situation", "best_arm", "expected_gain", "expected_price"]
 
 _BUDGET = log(3.0)
 _SIZE = log(10.0)
 _TRIALS = log(3.0)
 _CLASSES = log(3.0)
 """Widths of the kernels in the logarithms of ε times the number of records, the number of records, the number of
-trials and the number of classes above `_MOST_CLASSES`. At a factor of exp(width) from the setting, a row has the
+trials and the number of classes above `MOST_CLASSES`. At a factor of exp(width) from the setting, a row has the
 weight e^−½. They are set by hand and not fitted.
 
 ε times records, because the noise of a mean over n records goes like 1/(ε·n). The length of the noise in all
 parameters, r·√T, foretells gains less well on data sets that are left out: most of its directions matter to nobody."""
-_MOST_CLASSES = 10
-"""Most classes of a measured search. Searches with fewer classes are taken to have equal prices."""
+MOST_CLASSES = 10
+"""Most classes of a measured search. Searches with fewer classes are taken to have equal prices.
+
+A measured search with more classes would need its own number of classes in `MeasuredSearch`.
+"""
 _AXIS = 0.85
 """Factor of a row's weight for each searched parameter more or less."""
 _FAMILY = 0.5
@@ -46,7 +49,7 @@ class Situation:
     axes: int
     family: str
     train_size: int
-    classes: int = _MOST_CLASSES
+    classes: int = MOST_CLASSES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +111,7 @@ def _weight(row: MeasuredSearch, at: Situation) -> float:
     away = [
         log(row.epsilon * row.train_size / (at.epsilon * at.train_size)) / _BUDGET,
         log(row.train_size / at.train_size) / _SIZE,
-        log(max(1.0, at.classes / _MOST_CLASSES)) / _CLASSES,
+        log(max(1.0, at.classes / MOST_CLASSES)) / _CLASSES,
     ]
     if row.arm not in ("prior", "gen", "middle"):  # these have one trial, whatever a search would have
         away.append(log(row.trials / at.trials) / _TRIALS)
