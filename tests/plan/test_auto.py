@@ -184,6 +184,16 @@ def test_with_the_shipped_prices_the_choice_is_not_worse_than_no_search_on_a_dat
     assert mine <= without_search + 1e-9
 
 
+def test_searches_with_few_classes_say_nothing_about_a_hundred_and_the_plan_says_so() -> None:
+    """With a hundred classes, a data set has a ninth of its weight, so eight of them are too few."""
+    few = measured({**HARMLESS, "commit": 2.0}, datasets=8)
+    assert chosen(few)[2].best == "commit"
+    many = ("dataset={name: cifar100_transfer}", "trainable.model=logistic_regression", "privacy.delta=1e-6")
+    compared = chosen(few, *many)[2]
+    assert compared.best == "prior"
+    assert "too few similar data sets, and none with more than 10 classes" in compared.reason
+
+
 # -- the choice -------------------------------------------------------------------------------------------------------
 
 

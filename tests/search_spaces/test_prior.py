@@ -118,6 +118,8 @@ def test_more_than_ten_classes_get_longer_steps_up_to_what_was_measured() -> Non
     limits = [largest_step("other", steps=9, classes=classes) for classes in (2, 10, 100)]
     assert limits[0] == limits[1] == pytest.approx(limits[2] / 10**0.5)
     assert step(100, "other", noise=0.3) == pytest.approx(largest_step("other", steps=MNIST.steps, classes=100))
+    for family in ("recurrent", "attention"):  # whose classes are words
+        assert largest_step(family, steps=9, classes=100) == largest_step(family, steps=9, classes=10)
 
 
 def test_a_data_set_can_be_left_out() -> None:
