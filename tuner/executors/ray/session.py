@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import secrets
 import signal
@@ -26,10 +27,12 @@ _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # under `uv run` Ray would upload the working tree
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the future default, set so that Ray does not warn
+    "RAY_prestart_worker_first_driver": "0",  # Tune's actors, which have an environment of their own, cannot use them
     "RAY_AIR_NEW_OUTPUT": "0",  # the new output prints even at verbosity 0
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no json, csv or tensorboard files
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # `interruptible` handles it
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": str(math.inf),  # Ray would write its own records of all trials, which nobody reads
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
 }
 
