@@ -17,6 +17,7 @@ from tuner.privacy.ledger.ledger import Ledger
 PAGE = Path(__file__).parents[1] / "docs" / "python.md"
 
 
+@pytest.mark.slow
 def test_the_example_of_the_page_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(PAGE.parents[1]))

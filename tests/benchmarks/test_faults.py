@@ -9,6 +9,7 @@ import pytest
 from benchmarks.faults.schedules import FLAWS, replay
 
 
+@pytest.mark.slow
 def test_no_schedule_of_faults_breaks_a_promise() -> None:
     seen: Counter[str] = Counter()
     states: Counter[str] = Counter()

@@ -25,7 +25,7 @@ LONG: dict[str, object] = {"search__trials": 200, "privacy__epsilon": 60.0}
     ("how", "code", "state"),
     [
         pytest.param(signal.SIGINT, 130, "interrupted", marks=pytest.mark.slow),
-        (signal.SIGTERM, 143, "interrupted"),
+        pytest.param(signal.SIGTERM, 143, "interrupted", marks=pytest.mark.slow),
         pytest.param(signal.SIGHUP, 129, "interrupted", marks=pytest.mark.slow),
         (signal.SIGKILL, -signal.SIGKILL, "crashed"),
     ],

@@ -136,6 +136,7 @@ def test_a_killed_raylet_ends_the_driver_with_an_error_and_a_resume_continues(
     assert resumed.ledger.outstanding() == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill_once_at", [None, 50])
 def test_a_trial_that_lost_a_rank_goes_on_from_its_checkpoint(
     tmp_path: Path, ray_two_slots: None, kill_once_at: int | None

@@ -99,6 +99,7 @@ def bits(splits: Splits) -> list[bytes]:
     return [tensor.numpy().tobytes() for tensor in vars(splits).values() if tensor is not None]
 
 
+@pytest.mark.slow
 def test_workers_share_one_copy_with_the_bits_of_the_file_and_outlive_each_other(start: Start) -> None:
     workers = [start(), start()]
     alone = start(within=uuid.uuid4().hex)

@@ -58,6 +58,7 @@ def counts(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)  # workers start slowly on a busy machine
 def test_concurrent_trials_under_asha_stay_within_the_cap_and_every_draw_was_leased(
     tmp_path: Path, counts: Path
@@ -135,6 +136,7 @@ def test_trials_on_one_machine_share_the_records(tmp_path: Path, monkeypatch: py
     assert any(low <= records.data_ptr() < high for low, high in ranges)
 
 
+@pytest.mark.slow
 def test_two_trials_from_one_checkpoint_draw_different_noise(tmp_path: Path) -> None:
     trainable = made(tmp_path, full_runs=4)
     donor = trainable(config=CONFIG)

@@ -49,6 +49,7 @@ def test_two_ranks_take_the_steps_of_one_process_with_every_method() -> None:
     assert [(case, far) for case, far in found if not far <= TOLERANCE] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTY)
 def test_the_control_a_second_rank_with_a_fault_is_found_with_every_method(fault: str) -> None:
     assert [(case, far) for case, far in differences(fault) if not far > 100 * TOLERANCE] == []
