@@ -40,7 +40,7 @@ from tuner.executors.base import (
 from tuner.executors.ray.charge import ActorCharge, start_charge_actor
 from tuner.executors.ray.hung import HungWorkers
 from tuner.executors.ray.ranks import RankedTraining
-from tuner.executors.ray.session import interruptible, ray_session
+from tuner.executors.ray.session import environment, interruptible, ray_session
 from tuner.executors.ray.watchdog import RayGone, watched
 from tuner.study.driver import StudyDriver
 from tuner.study.storage import exclusive
@@ -55,6 +55,9 @@ _PATIENCE = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 For up to a minute, Ray sends trials to a machine that is gone. Without pauses, all restarts would fail in a second. A
 report of the trial resets the sequence.
 """
+
+_NO_RECORDS = {"TUNE_GLOBAL_CHECKPOINT_S": "inf"}
+"""By default, Ray writes its own records of all trials again and again, which takes 5 % of the driver's time."""
 
 MAX_LOST_WORKERS = 7
 """Maximum number of restarts of a trial after lost workers. Each restart charges the repeated steps again."""
@@ -391,7 +394,7 @@ def _fit(bridge: _Bridge, settings: ExecutorSettings) -> None:
         ),
     )
     try:
-        with watched(bridge.gone), interruptible(bridge.interrupt):
+        with watched(bridge.gone), interruptible(bridge.interrupt), environment(_NO_RECORDS):
             tuner.fit()
     except RayGone:
         pass  # `run` raises the error that says so

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import os
 import secrets
 import signal
@@ -32,7 +31,6 @@ _QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no json, csv or tensorboard files
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # `interruptible` handles it
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
-    "TUNE_GLOBAL_CHECKPOINT_S": str(math.inf),  # Ray would write its own records of all trials, which nobody reads
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
 }
 
