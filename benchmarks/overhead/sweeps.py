@@ -66,7 +66,7 @@ def _compare(section: str, baseline: str, options: list[str], settings: Settings
     note = f"{trials} trials, {rounds} rounds in turn; load {min(loads):.1f} to {max(loads):.1f}"
     results.figures[f"{section}.wall_over_{baseline}"] = Figure.median_of(ratios, "x", note=note)
     results.figures[f"{section}.processes.{baseline}"] = Figure.median_of(
-        processes, "", note="one: Ray ran all trials in one slot, which takes longer; above two: it reused none"
+        processes, "", note="more than two: Ray reused no actors, and the ratio says nothing"
     )
     results.figures[f"{section}.s_a_trial"] = Figure.median_of([each / trials for each in ours], "s")
     results.figures[f"{section}.s_a_trial.{baseline}"] = Figure.median_of([each / trials for each in theirs], "s")
