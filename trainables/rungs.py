@@ -88,7 +88,7 @@ class Advance:
     metrics: dict[str, float]
 
 
-@dataclass(repr=False)
+@dataclass(repr=False)  # Ray would format it for each of its debug lines
 class TrainingLoop:
     """Loop that trains one trial from rung to rung, behind the wall. It can be pickled before its start.
 
