@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,6 @@ from trainables import data
 from trainables.charge import Charge, lease_size
 from trainables.checkpoint import hold_to_device, read_state, weights_of, write_state
 from trainables.checks import refuse_illegal
-from trainables.convex.step import MinimumStep
 from trainables.data import Splits
 from trainables.engine.accelerator import device_kind, full_float32, repeatable
 from trainables.engine.average import WeightAverage
@@ -52,6 +51,9 @@ from trainables.scoring import (
 from trainables.spec import TrainingSpec, check_privacy, spec_fingerprint
 from trainables.start import read_start
 from trainables.tasks import check_metric
+
+if TYPE_CHECKING:
+    from trainables.convex.step import MinimumStep
 
 __all__ = ["PrivateTraining", "TrainingSpec", "device_of"]
 
@@ -160,6 +162,8 @@ class PrivateTraining:
                     f"`workers_per_trial` must be 1 for {spec.method}, because it has no batches that workers "
                     "could share.",
                 )
+            from trainables.convex.step import MinimumStep  # it imports scipy, which no other method needs
+
             return MinimumStep(
                 self._hyperparameters,
                 mechanism=mechanism,
