@@ -49,7 +49,7 @@ def test_models_by_name(name: str) -> None:
     assert not torch.equal(model(inputs), other(inputs))
 
 
-@pytest.mark.parametrize("name", set(model_names.MODELS) - {"logistic_regression", *OF_WORDS})
+@pytest.mark.parametrize("name", sorted(set(model_names.MODELS) - {"logistic_regression", *OF_WORDS}))
 def test_options(name: str) -> None:
     layers = list(build(name, input_shape=(3, 32, 32), classes=7, activation="tanh", normalization="group", seed=0))
     assert any(isinstance(layer, nn.GroupNorm) for layer in layers)
