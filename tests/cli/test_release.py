@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_fakes import Tune
+from held_fakes import edit_yaml, refused
+from test_own_records import write_own, write_records
 
 RELEASE: dict[str, object] = {
     "trainable__method": "input_perturbation",
@@ -15,6 +19,7 @@ RELEASE: dict[str, object] = {
     "privacy__accounting": "release",
     "privacy__release": {"clip": 2.0, "label_share": 0.4},
 }
+ON_OWN = {**RELEASE, "search__trials": 1}
 CHARGED = ["open_search", "release", "stored"]
 
 
@@ -59,6 +64,40 @@ def test_a_release_that_is_gone_is_charged_again_and_drawn_anew(tune: Tune, faul
     assert tune.entries == CHARGED * 2
     new = releases(tune)[-1] if fault == "deleted" else next(path for path in releases(tune) if path != stored)
     assert new.read_bytes() != before
+
+
+def other_records(tune: Tune, _root: Path) -> tuple[str, ...]:
+    return ("--set", f"dataset.path={write_records(tune.folder / 'others.npz', key=1)}")
+
+
+def other_split(_tune: Tune, root: Path) -> tuple[str, ...]:
+    edit_yaml(root, {"dataset.validation.split_seed": 7})
+    return ()
+
+
+def other_release(tune: Tune, root: Path) -> tuple[str, ...]:
+    tune("run", write_own(tune, **{**ON_OWN, "privacy__epsilon": 20.0}), "--local", "--quiet")
+    (less,) = (each for each in tune.sweeps if each != root)
+    shutil.copy(less / "release.json", root)
+    return ()
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [(other_records, "The records of"), (other_split, "The split of"), (other_release, "The plan of")],
+)
+def test_a_resume_uses_the_records_the_split_and_the_release_that_were_charged(
+    tune: Tune, scored: list[str], change: Callable[[Tune, Path], tuple[str, ...]], what: str
+) -> None:
+    write_records(tune.folder / "own.npz")
+    tune("run", write_own(tune, **ON_OWN), "--local", "--quiet")
+    (root,) = (tune.folder / "runs").glob("own-*")
+    go_on = ("resume", root.name, "--local", "--set")
+    tune(*go_on, "search.trials=2")
+    words = change(tune, root)
+    said = refused(tune, scored, *go_on, "search.trials=3", *words)
+    assert "[ledger-mismatch]" in said.err
+    assert what in said.err
 
 
 @pytest.mark.parametrize("place", ["draw", "write", "entry"])

@@ -15,7 +15,7 @@ from tuner.privacy.ledger.blocks import table_of
 from tuner.sweep.folder import read_json
 from tuner.sweep.identity import admit_open_use, keyed_fingerprint, near_names, public_facts
 from tuner.sweep.ledger_head import remember_head, require_head, require_not_behind
-from tuner.sweep.releases import release_to_use
+from tuner.sweep.releases import hold_release, release_to_use
 from tuner.sweep.settings import plan_hash, settings_hash, split_of, stated_use
 from tuner.sweep.start_weights import start_for_ledger
 from tuner.sweep.status import SweepState
@@ -322,8 +322,11 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
         refuse_if_charged(sweep, prepared.experiment.ledger)
         admit_open_use(prepared.experiment.ledger, prepared.request).require(sweep.id, void=None)
         return None
+    stored = load_experiment(sweep.experiment)  # the noise of the requested experiment was copied from the plan
     if prepared.plan.mode.on_release:
-        require_head(sweep, ledger)  # the release itself is compared when it is used
+        require_head(sweep, ledger)
+        charged = ledger.search_state(hold_release(sweep, ledger).search)
+        hold_release_to_ledger(ledger, charged, stored, prepared.plan, request=prepared.request, division=None)
         return ledger
     if not ledger.has_search(sweep.id):
         if not starting:
@@ -335,8 +338,6 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
         enter(ledger, sweep, prepared)  # the sweep died after its folder was created and before it entered the ledger
     state = ledger.search_state(sweep.id)
     require_not_behind(sweep, ledger, state)
-    # Compare the stored file, because the noise of the requested experiment was copied from the plan.
-    stored = load_experiment(sweep.experiment)
     division = division_of(ledger, stored, prepared.request)
     hold_to_ledger(ledger, state, stored, prepared.plan, request=prepared.request, division=division)
     if reopen:
