@@ -105,6 +105,23 @@ def test_trials_that_all_fail_end_the_sweep_with_one(tune: Tune, monkeypatch: py
     state = tune.search_state(tune.sweeps[0].name)
     assert (state.leased_steps, state.status) == (3 * 10, "open"), "charged whole: no count tells at which step it was"
     assert {run.info.status for run in tune.mlflow_runs()} == {"FAILED"}
+    for _ in range(2):  # the two trials that are left fail too, and then no other can start
+        said = tune("resume", "tiny", "--local", code=1)
+        assert "[all-trials-failed]" in said.err
+        assert "all 5 trials failed (the last one: its training raised an error" in said.err
+        status = tune("status", "tiny", "--json").json["sweeps"][0]
+        assert (status["state"], status["trials"]["failed"]) == ("failed", 5)
+
+
+def test_a_search_whose_first_trials_failed_goes_on_when_the_cause_is_fixed(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivateTraining, "run_to", lambda self, step: [][step])
+        tune("run", tune.write(search__trials=4), "--local", code=1)
+    tune("resume", "tiny", "--local")
+    status = tune("status", "tiny", "--json").json["sweeps"][0]
+    assert (status["state"], status["trials"]["failed"], status["trials"]["complete"]) == ("done", 3, 1)
 
 
 def test_a_plan_for_gpus_is_made_on_a_machine_without_one(bare: Tune, monkeypatch: pytest.MonkeyPatch) -> None:

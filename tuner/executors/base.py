@@ -167,12 +167,18 @@ def require_checkpoint(folder: Path, trial_id: str, step: int) -> None:
 
 
 def check_stop(stop: Stop, folder: Path) -> Stop:
-    """Return `stop` unchanged, or raise a `TunerError` if the driver stopped because the first trials all failed."""
+    """Return `stop` unchanged, or raise a `TunerError` if the driver stopped because trials failed."""
+    told = (
+        f"{stop.detail.rstrip('.')}. All charges remain. Any tracebacks are in {folder / OPERATOR_LOG}. Only the "
+        "operator may read them, because they may show data."
+    )
     if stop.reason is StopReason.FAILING:
+        raise TunerError("first-trials-failed", f"{told} Fix the cause, then resume the sweep.")
+    if stop.reason is StopReason.ALL_FAILED:
         raise TunerError(
-            "first-trials-failed",
-            f"{stop.detail.rstrip('.')}. All charges remain. The tracebacks are in {folder / OPERATOR_LOG}. Only the "
-            "operator may read them, because they may show data. Fix the cause, then resume the sweep.",
+            "all-trials-failed",
+            f"{told} No further trial can start, so a resume cannot help. Fix the cause, for example with lower "
+            "learning rates, and start a new search, which is charged in addition.",
         )
     return stop
 

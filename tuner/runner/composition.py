@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 __all__ = ["run_open"]
 
+# Errors whose messages depend on no record, because they were made for analysts.
+_FOR_ANALYSTS = ("trial-lost", "first-trials-failed", "all-trials-failed")
+
 # Fields of the report that `--json` does not print.
 _FOR_PAGES = {"accounting", "card", "card_picture", "domains", "experiment", "facts", "spending", "why"}
 
@@ -142,8 +145,7 @@ def run_open(
             f"{resume_command(sweep)}{' --local' if options.local else ''}",
         ) from error
     except TunerError as error:
-        # Only this message is known to depend on no record: it was made for analysts.
-        detail = error.message if error.code == "trial-lost" else type(error).__name__
+        detail = error.message if error.code in _FOR_ANALYSTS else type(error).__name__
         raise
     finally:
         sweep.write_status(state=state, detail=detail, trials=plan.trials, ended=time.time(), pid=None)

@@ -137,8 +137,8 @@ class StudyDriver:
         self._stop: Stop | None = None
         shapes = TrialShapes(rung_steps, shape_of=shape_of, cheapest=cheapest, committed=committed, levels=levels)
         room = BudgetRoom(budget, committed=None if committed is None else committed.shape.ask)
-        ended_well = any(t.state.name in ("COMPLETE", "PRUNED") for t in study.get_trials(deepcopy=False))
-        self._failures = failures = FirstFailures(max_first_failures, ended_well=ended_well)
+        earlier = views.read_trials(study, mode=mode, steps_planned=steps_per_trial)
+        self._failures = failures = FirstFailures(max_first_failures, earlier)
         self._shapes = shapes
         self._candidates = candidates = Candidates(study, space, when_sure, shows_paused=levels is not None)
         self._live = live = LiveTrials(study, shapes, room, observers=observers, failures=failures, mode=mode)
@@ -155,10 +155,16 @@ class StudyDriver:
 
     def next(self) -> Suggestion | Wait | Stop:
         """Return the next action: run a trial whose steps are reserved, wait for a running trial, or stop."""
+        decision = self._next()
+        if isinstance(decision, Stop) and decision.reason in _OVER:
+            return self._failures.end(decision)
+        return decision
+
+    def _next(self) -> Suggestion | Wait | Stop:
         if self._stop is not None:
             return self._stop if self._paused is None else self._paused.complete_leader(self._stop)
         if (failing := self._failures.stop()) is not None:
-            return failing
+            return self._failures.end(failing) if self._new.all_started else failing
         if self._interrupted:
             return self._interrupted.next() or self.next()
         if self._committed is not None and (run := self._committed.stored(self.study)) is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tuner.study.budget_room import BudgetRoom
     from tuner.study.trial_shapes import TrialShapes
-    from tuner.study.types import Observer, TrialShape
+    from tuner.study.types import Observer, TrialShape, TrialView
 
 __all__ = ["NO_RESERVATION", "NO_ROOM", "FirstFailures", "LiveTrials"]
 
@@ -25,13 +25,22 @@ NO_RESERVATION = "its reserved steps were already settled in the ledger, so it c
 
 
 class FirstFailures:
-    """Failures of the first trials. The search stops if `limit` trials failed and no trial has ended in another way."""
+    """Failures of the first trials. The search stops if `limit` trials failed and no trial has ended in another way.
 
-    def __init__(self, limit: int, *, ended_well: bool) -> None:
+    A resumed search goes on, because the cause may have been fixed. `earlier` are the trials of the processes before.
+    """
+
+    def __init__(self, limit: int, earlier: Sequence[TrialView] = ()) -> None:
         self._limit = limit
-        self._ended_well = ended_well
+        self._ended_well = False
         self._failures = 0
-        self._last_loss = ""  # cause of the last failure, if it was one of the infrastructure
+        self._last = ""  # reason of the last failure
+        for trial in earlier:
+            if trial.state is TrialStatus.PAUSED:
+                self.went_well()
+            elif trial.state is not TrialStatus.RUNNING:
+                self.ended(trial.state, trial.reason)
+        self._before, self._failures = self._failures, 0
 
     def went_well(self) -> None:
         """Note that a trial has paused, so that later failures do not stop the search."""
@@ -43,14 +52,23 @@ class FirstFailures:
             self._ended_well = True
         elif reason not in (NO_ROOM, NO_RESERVATION):  # the training or the infrastructure failed, not the budget
             self._failures += 1
-            self._last_loss = reason if outcome is TrialStatus.LOST else ""
+            self._last = reason
 
     def stop(self) -> Stop | None:
         """Return the end of the search if its first trials all failed, or else None."""
         if self._ended_well or self._failures < self._limit:
             return None
-        why = f" (the last one: {self._last_loss})" if self._last_loss else ""
-        return Stop(StopReason.FAILING, f"the first {self._failures} trials all failed{why}, so no more are started")
+        return Stop(
+            StopReason.FAILING,
+            f"the first {self._failures} trials all failed (the last one: {self._last}), so no more are started",
+        )
+
+    def end(self, stop: Stop) -> Stop:
+        """Return the end of a search that starts no more trials: `stop`, or that all its trials failed."""
+        failed = self._before + self._failures
+        if self._ended_well or failed < self._limit:
+            return stop
+        return Stop(StopReason.ALL_FAILED, f"all {failed} trials failed (the last one: {self._last})")
 
 
 class LiveTrials:

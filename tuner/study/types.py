@@ -67,6 +67,7 @@ class StopReason(StrEnum):
     FOUND = "best found"
     STOPPED = "stopped"
     FAILING = "the first trials all failed"
+    ALL_FAILED = "all trials failed"
 
 
 @dataclass(frozen=True)
