@@ -11,9 +11,11 @@ import pytest
 import torch
 import yaml
 from command_fakes import Tune, raising_at
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from trainables.models import build
+from trainables.start import TRAINED_ON
 
 PUBLIC = "public.safetensors"
 HIDDEN = {"trainable__model": "mlp_64", "trainable__freeze": ["1"], "search__trials": 1}
@@ -158,3 +160,12 @@ def test_weights_that_were_trained_on_these_records_are_refused(look: Tune, tune
     refused(tune, file, "start-trained-here")
     (tune.folder / "privacy_card.json").unlink()
     tune("plan", file, "--no-timing")
+
+
+def test_an_export_names_the_records_of_the_weights_it_started_from(tune: Tune) -> None:
+    """Or a search in between would make weights that were trained on some records look public to these records."""
+    header = {TRAINED_ON: json.dumps({"search": "earlier", "datasets": ["breast_cancer"]})}
+    save_file(tensors(), tune.folder / PUBLIC, metadata=header)
+    tune("run", started(tune), "--local", "--quiet")
+    with safe_open(exported(tune) / "model.safetensors", "pt") as file:
+        assert set(json.loads(file.metadata()[TRAINED_ON])["datasets"]) == {"digits", "breast_cancer"}

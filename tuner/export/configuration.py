@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from tuner.plan.plan import mechanism_of
+from tuner.privacy.ledger.amounts import amount
 from tuner.study.promotion import rungs_of_levels
 
 if TYPE_CHECKING:
@@ -69,11 +70,12 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial, *, 
     head = (
         f"# tune run experiment.yaml\n#\n"
         f"# The configuration of the best trial of {experiment.name}. Training on the stored release costs nothing.\n"
-        f"# If the stored release is missing, a new one is drawn: a NEW charge of epsilon = {cost:g} on the data.\n"
+        f"# If the stored release is missing, a new one is drawn: a NEW charge of epsilon = {amount(cost)} on the "
+        "data.\n"
         if on_release
         else f"# tune train experiment.yaml\n#\n"
         f"# The configuration of the best trial of {experiment.name}. Training it again is a NEW charge of epsilon = "
-        f"{values['privacy']['epsilon']:g} on the data.\n"
+        f"{amount(values['privacy']['epsilon'])} on the data.\n"
         "# The exported model needs no new charge, because the search paid for it.\n"
     )
     if best.committed and plan.commit is not None and plan.commit.start == "best_trial":

@@ -18,6 +18,7 @@ from tuner.export.configuration import standalone_yaml
 from tuner.export.exported_trial import ExportedTrial, NoFurtherCharge, trial_to_export
 from tuner.files import write_json, write_text
 from tuner.plan.plan import Plan, mechanism_of, plan_from
+from tuner.privacy.ledger.amounts import amount, amounts
 from tuner.sweep import folder as sweeps
 from tuner.sweep.ledger_head import charged_search, require_charged, require_not_behind
 from tuner.sweep.preflight import find_own_model
@@ -161,7 +162,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
             f"The folder {out} of `--out` cannot be written ({error.strerror}). Choose another folder.",
         ) from error
     scores = {**validation, **_test_score(sweep, best, training)}
-    metadata = exported_metadata(sweep.id, charged.datasets)
+    metadata = exported_metadata(experiment, sweep.id, charged.datasets)
     _write_model(behind(log, partial(_weights, training)), out / _MODEL, metadata)
     write_text(out / _EXPERIMENT, standalone_yaml(experiment, plan, best, origin=origin))
     exported = {name: file_hash(out / name) for name in (_MODEL, _EXPERIMENT)}
@@ -201,7 +202,7 @@ def export_text(values: dict[str, Any]) -> str:
     ]
     claim = values["claim"]
     lines.append(f"MLflow: {values['tracking']}")
-    lines.append(f"The guarantee is the search's cap: ε = {claim['epsilon']:g} at δ = {claim['delta']:g}.")
+    lines.append(f"The guarantee is the search's cap: ε = {amount(claim['epsilon'])} at δ = {amount(claim['delta'])}.")
     lines.append(f"next: tune verify {values['folder']}/{_CARD}    tune train {values['folder']}/{_EXPERIMENT}")
     return "\n".join(lines)
 
@@ -216,7 +217,7 @@ def _how_scored(name: str, protected: Mapping[str, float] | None) -> str:
         return "not covered by the guarantee; an export scores the test set only once for each search"
     if protected is None:
         return "not covered by the guarantee"
-    return f"with noise, covered by the guarantee (ε = {protected['epsilon']:g}, δ = {protected['delta']:g})"
+    return f"with noise, covered by the guarantee ({amounts(protected['epsilon'], protected['delta'])})"
 
 
 def _preprocessing(about: DatasetInfo) -> str:

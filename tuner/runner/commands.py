@@ -13,6 +13,7 @@ import click
 from tuner.errors import InputError, TrackingError
 from tuner.experiment import find_file, load_experiment
 from tuner.plan.candidates import as_stored
+from tuner.privacy.ledger.amounts import amount
 from tuner.privacy.modes import COMPOSITION
 from tuner.report.text import sign_of_life
 from tuner.runner.planning import show_plan
@@ -207,7 +208,7 @@ def export_to(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By | N
     values = export_sweep(sweep, out, data_dir=data_dir or sweep.data_dir, by=by)
     files = [Path(file).resolve() for file in values["files"]]
     test = {name: score for name, score in values["scores"].items() if name.startswith("test_")}
-    claim = {name: f"{value:g}" for name, value in values["claim"].items()}
+    claim = {name: amount(value) for name, value in values["claim"].items()}
     # MLflow's registry keeps exact times, and when a sealed search ended tells of its number of runs.
     model: dict[str, Any] | None = None
     if not sweep.mode.runs_hidden:

@@ -12,6 +12,7 @@ from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError
 from tuner.experiment import load_experiment
 from tuner.files import write_json
 from tuner.plan.plan import plan_from
+from tuner.privacy.ledger.amounts import amounts
 from tuner.privacy.modes import COMPOSITION, RELEASE, SELECTION, VOTES
 from tuner.runner.composition import run_open
 from tuner.runner.proxy import check_proxy, run_proxy
@@ -83,7 +84,7 @@ def start_sweep(
             elif mode.on_release:
                 taken = take_release(ledger, sweep, prepared)
                 plan = prepared.plan
-                cost = f"charged ε = {plan.epsilon:g}, δ = {plan.delta:g} for" if taken.new else "no charge: using"
+                cost = f"charged {amounts(plan.epsilon, plan.delta)} for" if taken.new else "no charge: using"
                 options.say(f"{cost} the release {taken.search}")
             else:
                 enter(ledger, sweep, prepared)

@@ -88,9 +88,14 @@ def _mapping(text: str | bytes) -> Mapping[str, Any]:
     return read if isinstance(read, dict) else {}
 
 
-def exported_metadata(search: str, owners: Sequence[str]) -> dict[str, str]:
-    """Return the header of an exported model, which says on which data set it was trained, and by which search."""
-    return {TRAINED_ON: json.dumps({"search": search, "datasets": list(owners)})}
+def exported_metadata(experiment: Experiment, search: str, owners: Sequence[str]) -> dict[str, str]:
+    """Return the header of an exported model, which says on which data sets it was trained, and by which search.
+
+    The data sets of the weights from which it started are among them.
+    """
+    start, found = experiment.trainable.start, start_file(experiment)
+    before = () if start is None or found is None else (name for name, _ in _trained_on(Path(start.path), found))
+    return {TRAINED_ON: json.dumps({"search": search, "datasets": list(dict.fromkeys([*owners, *before]))})}
 
 
 def start_for_ledger(experiment: Experiment) -> dict[str, object]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from tuner.privacy.ledger.amounts import amounts
+from tuner.privacy.ledger.amounts import amount, amounts
 from tuner.privacy.ledger.history import within_cap
 from tuner.privacy.modes import COMPOSITION, MODES, Mode
 
@@ -234,8 +234,9 @@ def guarantee_words(
     """
     one = "training or validation record" if protected else mode.record
     outside = "test scores" if protected else "validation and test scores"
+    removed = "user with all their records" if unit == "user" else one
     return (
-        f"The guarantee of ONE search {'will be' if planned else 'is'} its cap: ε = {epsilon:.10g} at "
-        f"δ = {delta:.10g}, for adding or removing one {'user with all their records' if unit == 'user' else one}. It "
-        f"covers {mode.guarantee}. Not covered: {outside}."
+        f"The guarantee of ONE search {'will be' if planned else 'is'} its cap: ε = {amount(epsilon)} at "
+        f"δ = {amount(delta)}, for adding or removing one {removed}. It covers {mode.guarantee}. "
+        f"Not covered: {outside}."
     )
