@@ -114,7 +114,7 @@ def charged(ledger: Ledger, kind: str) -> CardFacts:
     settings = KINDS[kind]
     open_first(ledger, **settings)
     if settings["filter"].charged_whole:
-        ledger.begin_sealed("first")
+        ledger.begin_sealed("first", "0" * 64)
         ledger.close_search("first")
         return replace(FACTS, winner="winner", winner_run=(MECHANISM, 120), sampler="random")
     trials = {"a": 120} if kind == "public" else {"a": 120, "b": 60}

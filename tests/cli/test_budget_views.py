@@ -65,7 +65,7 @@ def test_a_sealed_search_shows_its_day_and_its_claim_and_nothing_else(bare: Tune
             page = page.replace(each, "")
         return values, page
 
-    ledger.begin_sealed("secret")
+    ledger.begin_sealed("secret", "0" * 64)
     running = shown()
     ledger.close_search("secret")
     ledger.record_card("secret", "ab" * 32, "release")

@@ -229,7 +229,7 @@ def test_a_tie_is_broken_by_a_secret_and_not_by_the_order(tmp_path: Path) -> Non
 
     def winner(secret: int, trials: list[TrialView]) -> str:
         runs = SealedRuns(len(trials), secret.to_bytes(32))
-        found = release(sweep, runs, trials, metric="m", mode="max", spec_of=lambda _: pytest.fail("all have a score"))
+        found = release(sweep, runs, trials, metric="m", mode="max", spec_of=lambda *_: pytest.fail("all have a score"))
         return found.checkpoint.read_text()
 
     trials = tied("abcd")

@@ -15,6 +15,7 @@ from command_fakes import Died, Tune, dies, raising_at, run_until_death
 from sealed_fakes import SEALED, draw, made, outside, sealed, the_sweep, write_runs
 
 import tuner.runner.selection
+from trainables.checkpoint import read_state
 from trainables.engine.gen import LossProbes
 from trainables.training import PrivateTraining, TrainingSpec
 from tuner.errors import LedgerError, TunerError
@@ -121,6 +122,33 @@ def test_a_start_that_was_cut_off_begins_once(tune: Tune, monkeypatch: pytest.Mo
         tune("resume", "tiny", "--local")
     kinds = tune.entries
     assert kinds.count("open_search") == kinds.count("begin") == 1
+    assert made(the_sweep(tune)) == 2
+
+
+@pytest.mark.parametrize("sampler", ["random", "bounded"])
+def test_every_copy_of_a_search_comes_to_the_winner_that_was_charged(tune: Tune, sampler: str) -> None:
+    """Two winners of independent runs would cost twice the claim."""
+    begin(tune, 3, search__sampler=sampler)
+    shutil.copytree(the_sweep(tune).root, tune.folder / "copy" / the_sweep(tune).id)
+    found = []
+    for storage in ("runs", "copy"):
+        tune("resume", "tiny", "--local", "--storage", storage)
+        (file,) = (tune.folder / storage).glob("*/winner.json")
+        weights = read_state(file.parent / "sealed" / "winner.pt")["model"]
+        found.append((file.read_text(), {name: value.tolist() for name, value in weights.items()}))
+    assert found[0] == found[1]
+
+
+def test_other_secrets_than_the_charged_ones_are_refused(tune: Tune) -> None:
+    begin(tune, 2)
+    runs = the_sweep(tune).sealed / "runs.json"
+    charged = json.loads(runs.read_text())
+    for changed in ({"runs": 3}, {"key": "00" * 32}):
+        runs.write_text(json.dumps({**charged, **changed}))
+        assert "[ledger-mismatch]" in tune("resume", "tiny", "--local", code=1).err
+        assert made(the_sweep(tune)) == 0
+    runs.write_text(json.dumps(charged))
+    tune("resume", "tiny", "--local")
     assert made(the_sweep(tune)) == 2
 
 

@@ -96,6 +96,8 @@ GATES = [
     # selection
     gate("search.sampler=tpe", "search.sampler", "sealed-follows-scores", "search.sampler=random", SELECTION),
     gate("search.sampler=gp", "search.sampler", "sealed-follows-scores", "search.sampler=bounded", SELECTION),
+    gate("resources.concurrent_trials=2", "resources.concurrent_trials", "sealed-follows-scores",
+         "search.sampler=random", (*SELECTION, "search.sampler=bounded")),
     gate("search.pruner=median", "search.pruner", "sealed-follows-scores", "search.pruner=none", SELECTION),
     gate("search.pruner={name: threshold, lower: 0.1}", "search.pruner", "sealed-follows-scores", "", SELECTION),
     gate("dataset.validation.protected=true", "dataset.validation.protected", "sealed-scores-protected", "", SELECTION),

@@ -105,7 +105,7 @@ def test_a_sealed_search_differs_only_in_ties(
 
     monkeypatch.setattr(sealed, "_write_initial", initial)
     runs, trials = SealedRuns(len(scores), bytes(32)), trials_of(scores)
-    winner = release(sweep, runs, trials, metric="m", mode="max", spec_of=lambda run: run)
+    winner = release(sweep, runs, trials, metric="m", mode="max", spec_of=lambda run, _place: run)
     assert winner.found == bool(scores)
     assert winner.trained == (largest is not None) == (not made)
     assert winner.score == (0.0 if largest is None else scores[largest])

@@ -117,28 +117,35 @@ def _draw_and_charge(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger) 
             "from a copy.",
         )
     law, at_most = hidden
-    begun = ledger.search_state(sweep.id).begun
+    charged = ledger.search_state(sweep.id)
     with private_files():
-        runs = SealedRuns.of(sweep, law=law, at_most=at_most, begun=begun)
-    if not begun:
-        ledger.begin_sealed(sweep.id)
+        runs = SealedRuns.of(sweep, law=law, at_most=at_most, begun=charged.begun)
+    if not charged.begun:
+        ledger.begin_sealed(sweep.id, runs.digest)
         remember_head(sweep, ledger)
+    elif charged.secrets != runs.digest:
+        raise TunerError(
+            "ledger-mismatch",
+            f"The number or the key of the runs of {sweep.id} changed after the search was charged. Other runs would "
+            "be a second search. Restore the sweep's files from a copy.",
+        )
     return runs
 
 
 def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options: RunOptions) -> tuple[TrialView, ...]:
     """Train the runs that have not ended, and return all runs. Raise SweepInterrupted if the sweep was stopped."""
-    from tuner.study.views import read_trials
+    from tuner.study.views import place_of, read_trials
 
     experiment, plan = prepared.experiment, prepared.plan
     study = open_sweep_study(sweep, experiment, plan)
+    study.sampler.generator_of = runs.candidates  # type: ignore[union-attr]  # of every sampler of a sealed search
 
     def spec_for(suggestion: Suggestion) -> object:
-        run = suggestion.trial_id
+        run = place_of(study, suggestion.number)
         return replace(
-            _spec(prepared, runs, suggestion),
+            _spec(prepared, runs, suggestion, run),
             replay_key=runs.noise_key(run),
-            replay_on=str(sweep.sealed / "devices" / f"{run}.pt"),
+            replay_on=str(sweep.sealed / "devices" / f"{suggestion.trial_id}.pt"),
         )
 
     stop = run_trials(
@@ -163,14 +170,14 @@ def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options:
     return trials
 
 
-def _spec(prepared: ReadySearch, runs: SealedRuns, run: Suggestion) -> TrainingSpec:
+def _spec(prepared: ReadySearch, runs: SealedRuns, suggestion: Suggestion, run: int) -> TrainingSpec:
     return training_spec(
         prepared.experiment,
         prepared.request,
         prepared.plan,
-        parameters=dict(run.parameters),
-        number=run.number,
-        seed=runs.seed_of(run.trial_id),
+        parameters=dict(suggestion.parameters),
+        number=suggestion.number,
+        seed=runs.seed_of(run),
     )
 
 
@@ -179,10 +186,9 @@ def _release(
 ) -> SealedWinner:
     metric, plan = prepared.experiment.search.metric, prepared.plan
 
-    def spec_of(run: TrialView) -> TrainingSpec:
-        return _spec(
-            prepared, runs, Suggestion(run.id, run.number, dict(run.parameters), plan.shape_of(run.parameters))
-        )
+    def spec_of(trial: TrialView, run: int) -> TrainingSpec:
+        shape = plan.shape_of(trial.parameters)
+        return _spec(prepared, runs, Suggestion(trial.id, trial.number, dict(trial.parameters), shape), run)
 
     return release(sweep, runs, trials, metric=metric.name, mode=metric.mode, spec_of=spec_of)
 

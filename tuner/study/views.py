@@ -8,6 +8,8 @@ from tuner.study.best import best_score
 from tuner.study.types import TrialStatus, TrialView
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
@@ -25,6 +27,7 @@ __all__ = [
     "TRIAL_ID",
     "is_paused",
     "learning_curve",
+    "place_of",
     "read_trials",
     "view_of",
 ]
@@ -55,11 +58,18 @@ _STATES = {"RUNNING": TrialStatus.RUNNING, "COMPLETE": TrialStatus.COMPLETE, "PR
 
 def read_trials(study: Study, *, mode: str, steps_planned: int) -> tuple[TrialView, ...]:
     """Return all started trials of a study, ordered by number. `steps_planned` is the length of the longest trial."""
-    return tuple(
-        view_of(trial, mode=mode, steps_planned=steps_planned)
-        for trial in study.get_trials(deepcopy=False)
-        if TRIAL_ID in trial.user_attrs and REJECTED not in trial.user_attrs
-    )
+    return tuple(view_of(trial, mode=mode, steps_planned=steps_planned) for trial in _started(study))
+
+
+def place_of(study: Study, number: int) -> int:
+    """Return how many trials were started before the trial with this number. A crash may leave numbers unused."""
+    return sum(trial.number < number for trial in _started(study))
+
+
+def _started(study: Study) -> Iterator[FrozenTrial]:
+    for trial in study.get_trials(deepcopy=False):
+        if TRIAL_ID in trial.user_attrs and REJECTED not in trial.user_attrs:
+            yield trial
 
 
 def view_of(trial: FrozenTrial, *, mode: str, steps_planned: int) -> TrialView:

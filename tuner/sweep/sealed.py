@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import random
 import secrets
 import shutil
 import sys
@@ -68,7 +69,11 @@ class SealedWinner:
 
 @dataclass(frozen=True)
 class SealedRuns:
-    """The secrets of a sealed search: the number K of runs, and a 32-byte key for seeds, noise and tie-breaking."""
+    """The secrets of a sealed search: the number K of runs, and a 32-byte key of all their randomness.
+
+    The runs are counted from 0 in the order in which they start. All that is random in a run depends on its number and
+    the key alone, so every copy of the sweep's folder comes to the same winner, which is released once.
+    """
 
     count: int
     key: bytes
@@ -100,24 +105,33 @@ class SealedRuns:
         write_json(path, {"runs": runs.count, "key": runs.key.hex()})
         return runs
 
-    def seed_of(self, trial: str) -> int:
-        """Return the seed of a run's initialisation. A repeated run has the same seed."""
-        return int.from_bytes(self._draw("seed", trial)) >> (256 - _SEED_BITS)
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the secrets. It reveals nothing of them, because nobody can guess the key."""
+        return hashlib.sha256(f"{self.count}:".encode() + self.key).hexdigest()
 
-    def noise_key(self, trial: str) -> bytes:
+    def candidates(self, run: int) -> random.Random:
+        """Return the source of a run's candidate."""
+        return random.Random(self._draw("candidate", run))
+
+    def seed_of(self, run: int) -> int:
+        """Return the seed of a run's initialisation. A repeated run has the same seed."""
+        return int.from_bytes(self._draw("seed", run)) >> (256 - _SEED_BITS)
+
+    def noise_key(self, run: int) -> bytes:
         """Return the key of a run's batches and noise. A lost run is repeated with the same key.
 
         Whether a run is lost can depend on its key, for example if a batch takes longer than the machine lives. A new
         key would then select runs by their batches.
         """
-        return self._draw("noise", trial)
+        return self._draw("noise", run)
 
-    def tie_key(self, trial: str) -> bytes:
+    def tie_key(self, run: int) -> bytes:
         """Return a key that breaks ties between equal scores. Choosing the first run would reveal the order of runs."""
-        return self._draw("tie", trial)
+        return self._draw("tie", run)
 
-    def _draw(self, purpose: str, trial: str) -> bytes:
-        return hmac.digest(self.key, f"{purpose}:{trial}".encode(), hashlib.sha256)
+    def _draw(self, purpose: str, run: int) -> bytes:
+        return hmac.digest(self.key, f"{purpose}:{run}".encode(), hashlib.sha256)
 
 
 def read_winner(sweep: SweepFolder) -> SealedWinner | None:
@@ -133,17 +147,18 @@ def release(
     *,
     metric: str,
     mode: str,
-    spec_of: Callable[[TrialView], TrainingSpec],
+    spec_of: Callable[[TrialView, int], TrainingSpec],
 ) -> SealedWinner:
     """Release the best run. All runs must have ended. A second call changes nothing.
 
     A run without a score, because its training raised an error or diverged, has the worst score, and its model is its
     public initial model. So a winner is released whenever a run was made, whatever the records are. `spec_of` returns
-    the specification of a run, from which its initial model is built.
+    the specification of a run and its number, from which its initial model is built.
     """
+    places = {trial.id: run for run, trial in enumerate(sorted(trials, key=lambda trial: trial.number))}
 
     def tie(trial: TrialView) -> bytes:
-        return runs.tie_key(trial.id)
+        return runs.tie_key(places[trial.id])
 
     best = scored = best_trial(trials, mode=mode, tie=tie)
     if best is None and trials:
@@ -151,7 +166,7 @@ def release(
     values: dict[str, object] = {"schema": 1, "found": best is not None}
     if best is not None:
         if scored is None:
-            initial = partial(_write_initial, sweep.sealed / _WINNER_MODEL, spec_of(best))
+            initial = partial(_write_initial, sweep.sealed / _WINNER_MODEL, spec_of(best, places[best.id]))
             behind(sweep.operator_log, initial)
         else:
             _copy_model(sweep, scored)
@@ -160,7 +175,7 @@ def release(
             "trained": scored is not None,
             "score": _WORST[mode] if scored is None else scored.last_score,
             "parameters": dict(best.parameters),
-            "seed": runs.seed_of(best.id),
+            "seed": runs.seed_of(places[best.id]),
             "steps": 0 if scored is None else scored.step,
             "checkpoint": f"{sweep.sealed.name}/{_WINNER_MODEL}",
         }

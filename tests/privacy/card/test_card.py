@@ -116,7 +116,7 @@ def test_a_sealed_winner_must_be_a_run_that_the_search_may_make(ledger: Ledger) 
     facts = replace(FACTS, winner="winner", winner_run=(MECHANISM, 120), sampler="random")
     with raises_code(VerificationError, "card-run-not-charged"):
         issue_card(ledger, facts)  # it never began
-    ledger.begin_sealed("first")
+    ledger.begin_sealed("first", "0" * 64)
     other_noise, other_rate = SampledGaussian(0.05, 1.0), SampledGaussian(0.02, 2.0)
     for run in (None, (MECHANISM, 121), (MECHANISM, 0), (other_noise, 120), (other_rate, 120)):
         with raises_code(VerificationError, "card-run-not-charged"):

@@ -104,7 +104,7 @@ def test_a_share_and_a_lowered_cap_of_any_block_bind(capped: Ledger) -> None:
 
 def test_a_sealed_search_begins_on_all_blocks_at_once(ledger: Ledger) -> None:
     ledger.open_search(OCTOBER, "s", blocks=[NOVEMBER, DECEMBER], filter=SEALED, epsilon=4.0, delta=1e-5)
-    ledger.begin_sealed("s")
+    ledger.begin_sealed("s", "0" * 64)
     ledger.close_search("s")
     assert committed(ledger) == [4.0, 4.0, 4.0]
     times = {entry.time for name in (OCTOBER, NOVEMBER, DECEMBER) for entry, _ in ledger.entries(name)}

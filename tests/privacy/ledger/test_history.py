@@ -81,7 +81,7 @@ def history_of(folder: Path, clock: Clock, filter: Filter, ending: Callable[[Led
     clock.moment = datetime(2026, 3, 3, 10, 0, tzinfo=UTC)
     ledger.open_search("digits", "first", filter=filter, epsilon=4.0, delta=1e-5)
     if filter is SEALED:
-        ledger.begin_sealed("first")
+        ledger.begin_sealed("first", "0" * 64)
     else:
         took(ledger, "first", 1)
     ending(ledger, clock)

@@ -153,7 +153,7 @@ def test_a_closed_search_counts_exactly_where_it_touched_records(ledger: Ledger,
     ledger.reopen_search("s")
     with raises_code(BudgetRefusedError, "dataset-cap-exceeded"):
         open_search(ledger, "next")
-    ledger.begin_sealed("s") if touch == "sealed" else lease(ledger, "s", "a", 1, pool=touch)
+    ledger.begin_sealed("s", "0" * 64) if touch == "sealed" else lease(ledger, "s", "a", 1, pool=touch)
     ledger.close_search("s")
     with raises_code(BudgetRefusedError, "dataset-cap-exceeded"):
         open_search(ledger, "next")
@@ -171,9 +171,9 @@ def test_a_sealed_search_is_charged_once_and_as_a_whole(ledger: Ledger, url: str
     ):
         with raises_code(LedgerError, "sealed-charged-whole"):
             call()
-    ledger.begin_sealed("s")
+    ledger.begin_sealed("s", "0" * 64)
     with raises_code(LedgerError, "search-not-open"):
-        ledger.begin_sealed("s")
+        ledger.begin_sealed("s", "0" * 64)
     ledger.close_search("s")  # it is
     state = Ledger.open(url).search_state("s")
     assert (state.begun, state.counts, state.status) == (True, True, "closed")

@@ -59,7 +59,7 @@ def grant(user: str, epsilon: float, delta: float) -> Row:
     return "grant", {"user": user, "epsilon": epsilon, "delta": delta}
 
 
-CLOSE, BEGIN = ("close_search", {"search": "s"}), ("begin", {"search": "s"})
+CLOSE, BEGIN = ("close_search", {"search": "s"}), ("begin", {"search": "s", "secrets": "0" * 64})
 REOPEN = ("reopen_search", {"search": "s", "units": None})
 CARD: Row = ("card", {"search": "s", "card_sha256": "0" * 64, "card_kind": "release"})
 USERS = ("ada", "bob", "eve")

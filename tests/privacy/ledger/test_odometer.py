@@ -69,7 +69,7 @@ def test_a_sealed_search_is_composed_with_the_others(ledger: Ledger) -> None:
     """(ε, δ)-DP is dominated by one pair, which is composed with the steps."""
     open_search(ledger, "sealed", 2.0, filter=SEALED, delta=1e-6)
     assert read_dataset(ledger.dataset_state("digits")).epsilon == 0.0
-    ledger.begin_sealed("sealed")
+    ledger.begin_sealed("sealed", "0" * 64)
     assert read_dataset(ledger.dataset_state("digits")).epsilon == 2.0
     open_search(ledger, "s", step_cap=200, epsilon=4.0)
     took(ledger, "s", 200)
@@ -84,7 +84,7 @@ def test_a_sealed_search_is_composed_with_the_others(ledger: Ledger) -> None:
 def test_every_reading_is_finite(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, filter: Filter) -> None:
     open_search(ledger, "s", filter=filter)
     if filter is SEALED:
-        ledger.begin_sealed("s")
+        ledger.begin_sealed("s", "0" * 64)
     else:
         took(ledger, "s", 5)
     ledger.set_cap("digits", 100.0, 1e-6)  # below what is committed
@@ -145,7 +145,7 @@ def test_sides_add_up_where_the_searches_split_otherwise(
 def test_a_sealed_search_counts_once_for_either_side(ledger: Ledger) -> None:
     sealed_scores = Sealed(SEALED.law, 60, ((RELEASE, 1),))
     open_search(ledger, "s", 2.0, filter=SEALED, validation=sealed_scores, validation_claim=(1.0, 1e-6), details=SPLIT)
-    ledger.begin_sealed("s")
+    ledger.begin_sealed("s", "0" * 64)
     scored(ledger, "t", {"split": "another"})
     assert read_search(ledger.search_state("s")) == Odometer(Reading(2.0, 1e-5), Reading(1.0, 1e-6))
     assert read_dataset(ledger.dataset_state("digits")).epsilon == 2.0

@@ -69,12 +69,12 @@ def test_other_searches_have_no_release_and_a_release_no_steps(ledger: Ledger) -
     opened(ledger)
     open_search(ledger, "steps")
     open_search(ledger, "sealed", epsilon=50.0, filter=SEALED)
-    ledger.begin_sealed("sealed")
+    ledger.begin_sealed("sealed", "0" * 64)
     for name in ("steps", "sealed"):
         with pytest.raises(LedgerError, match="release-stored"):
             ledger.store_release(name, SHA)
     with pytest.raises(LedgerError):
-        ledger.begin_sealed("r")
+        ledger.begin_sealed("r", "0" * 64)
     with pytest.raises(LedgerError, match="sealed-charged-whole"):
         ledger.reserve("r", "a", 1)
     with pytest.raises(LedgerError, match="sealed-charged-whole"):

@@ -29,7 +29,10 @@ def accounting(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("value-not-allowed", "privacy.accounting", rule, nearest(word, known))
 
 
-@gate("privacy.accounting", "privacy.private", "search.sampler", "search.pruner", "dataset.validation")
+@gate(
+    *("privacy.accounting", "privacy.private", "search.sampler", "search.pruner", "dataset.validation"),
+    "resources.concurrent_trials",
+)
 def sealed_search(draft: Draft) -> Iterator[GateFinding]:
     """Require that a sealed search is private and has independent candidates and complete runs."""
     experiment = draft.experiment
@@ -42,6 +45,10 @@ def sealed_search(draft: Draft) -> Iterator[GateFinding]:
         rule = f"a sealed search needs independently drawn configurations, but the sampler {search.sampler.name} {how}"
         fix = "Write random or bounded. The bounded sampler makes limited use of scores; `tune plan` shows its price."
         yield GateFinding("sealed-follows-scores", "search.sampler", rule, fix, search.sampler.name)
+    if sampler == "bounded" and experiment.resources.concurrent_trials > 1:
+        rule = "a sealed search with the bounded sampler runs one trial at a time, so that a resume repeats its draws"
+        fix = "Write 1, or `sampler: random`, whose draws do not depend on scores."
+        yield GateFinding("sealed-follows-scores", "resources.concurrent_trials", rule, fix)
     if pruner is not None and pruner not in SELECTION.pruners:
         rule = (
             "a sealed search needs independent runs, but this pruner compares the scores of different runs"

@@ -175,17 +175,22 @@ class Ledger(OwnersLedger):
             state = require_search(write.states, search)
             write(state.dataset, "stored", {"search": search, "sha256": sha256})
 
-    def begin_sealed(self, search: str) -> None:
+    def begin_sealed(self, search: str, secrets: str) -> None:
         """Charge a sealed search as a whole, before its first run. Afterwards the search can charge nothing more.
+
+        `secrets` is the SHA-256 of the number of runs and the key of all their randomness. With other secrets, the
+        search would be another one.
 
         Raises:
             BudgetRefusedError: the owner has lowered the cap or the share below the committed total.
             LedgerError: the search is not sealed or not open, or has already begun.
         """
+        if not (isinstance(secrets, str) and _SHA256.fullmatch(secrets)):
+            raise _not_a_hash("secrets", secrets)
         with self._chain.write() as write:
             state = require_search(write.states, search)
             _begin_mirrors(write, state)
-            write(state.dataset, "begin", {"search": search})
+            write(state.dataset, "begin", {"search": search, "secrets": secrets})
 
     def reserve(
         self, search: str, trial: str, steps: int, *, mechanism: SampledGaussian | None = None, pool: str = TRAINING

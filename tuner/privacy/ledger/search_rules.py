@@ -92,7 +92,7 @@ def search_after(state: DatasetState, search: SearchState, entry: Entry, data: M
         case "settle":
             return _settle(search, data)
         case "begin":
-            return _begin(state, search)
+            return _begin(state, search, data)
         case "release":
             return _release(state, search)
         case "stored":
@@ -208,7 +208,7 @@ def _settle(search: SearchState, data: Mapping[str, Any]) -> SearchState:
     return search
 
 
-def _begin(state: DatasetState, search: SearchState) -> SearchState:
+def _begin(state: DatasetState, search: SearchState, data: Mapping[str, Any]) -> SearchState:
     whole = search.hides_runs or search.mirror_of is not None
     if not whole or search.status != "open" or search.begun:
         found = "is not sealed" if not whole else "has already begun" if search.begun else "is closed"
@@ -220,7 +220,8 @@ def _begin(state: DatasetState, search: SearchState) -> SearchState:
     if search.mirror_of is None:
         admit(state, 0.0, 0.0, units=0, user=search.user, what=f"search {search.search!r}")
     # Close the search now, because an entry at its end would show when the search ended.
-    return replace(search, begun=True, status="closed")
+    secrets = None if search.mirror_of else _checksum(data["secrets"])
+    return replace(search, begun=True, secrets=secrets, status="closed")
 
 
 def _release(state: DatasetState, search: SearchState) -> SearchState:
@@ -237,9 +238,7 @@ def _release(state: DatasetState, search: SearchState) -> SearchState:
 
 
 def _stored(search: SearchState, data: Mapping[str, Any]) -> SearchState:
-    digest = data["sha256"]
-    if not (isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef")):
-        raise ValueError("the checksum of a release must be 64 hexadecimal digits")
+    digest = _checksum(data["sha256"])
     if not _is_release(search) or not search.begun or search.stored is not None:
         raise LedgerError(
             "release-stored",
@@ -247,6 +246,12 @@ def _stored(search: SearchState, data: Mapping[str, Any]) -> SearchState:
             "has a stored release already. A release is drawn once. Charge a new release.",
         )
     return replace(search, stored=digest)
+
+
+def _checksum(digest: object) -> str:
+    if not (isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef")):
+        raise ValueError("a checksum must be 64 hexadecimal digits")
+    return digest
 
 
 def _is_release(search: SearchState) -> bool:

@@ -192,6 +192,7 @@ class SearchState:
         details: notes by the caller that opened the search.
         status: `open` or `closed`.
         begun: whether the search was charged as a whole: it is sealed and has begun, or is a release that was charged.
+        secrets: SHA-256 of the secrets of a sealed search that has begun; None for another one.
         stored: SHA-256 of the release that was drawn, if the search is a release; None before it is stored.
         cards: (SHA-256, kind, number of the entry) of each recorded card.
         units: Rényi units of the whole search at the order of the data set's cap, computed when the claim last began to
@@ -213,6 +214,7 @@ class SearchState:
     details: Mapping[str, Any]
     status: str = "open"
     begun: bool = False
+    secrets: str | None = None
     stored: str | None = None
     cards: tuple[tuple[str, str, int], ...] = ()
     units: int | None

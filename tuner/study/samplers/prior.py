@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from math import exp, log
 from typing import Any
 
@@ -11,6 +12,7 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
+from tuner.study import views
 from tuner.study.protocols import StudySampler
 
 __all__ = ["IndependentSampler", "PriorSampler", "draw"]
@@ -31,10 +33,20 @@ class IndependentSampler(BaseSampler, StudySampler):
 
 
 class PriorSampler(IndependentSampler):
-    """Sampler that draws each value from the prior of its domain, which is uniform or log-uniform."""
+    """Sampler that draws each value from the prior of its domain, which is uniform or log-uniform.
+
+    Attributes:
+        generator_of: function that returns the source of randomness of the n-th run, from 0; None for one source.
+    """
 
     def __init__(self, generator: random.Random) -> None:
+        self.generator_of: Callable[[int], random.Random] | None = None
         self._generator = generator
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """Begin the source of randomness of the trial's run, if each run has its own."""
+        if self.generator_of is not None:
+            self._generator = self.generator_of(views.place_of(study, trial.number))
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
