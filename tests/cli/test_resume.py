@@ -194,7 +194,7 @@ def test_an_interruption_says_what_resuming_repeats(tune: Tune, monkeypatch: pyt
     assert status["trials"] == {"planned": 2, "complete": 1, "cut off": 1}
     page = Path(tune("report", "tiny").out.split()[-1]).read_text()
     commands = page.split("<pre>")[1].split("</pre>")[0].splitlines()
-    assert commands[0] == f"tune resume {tune.sweeps[0].name}", "what comes first"
+    assert commands[0] == f"tune resume {tune.sweeps[0].name} --local", "what comes first"
     tune("resume", "tiny", "--local", "--quiet", code=None)
     (status,) = tune("status", "tiny", "--json").json["sweeps"]
     assert status["trials"] == {"planned": 2, "complete": 1, **({"lost": 1} if beyond else {"complete": 2})}

@@ -39,7 +39,7 @@ def test_a_search_that_was_cut_off_releases_nothing_and_goes_on_with_its_number(
     assert drawn == [(sealed_search.law, sealed_search.at_most)]
     assert sealed_search.law == RunLaw(name="geometric", mean=3.0)
     assert outside(sweep) == {"experiment.yaml", "plan.json", "status.json", "sweep.lock"}
-    assert sweep.read_status().keys() == {"state", "file", "version", "pid", "data_dir", "detail"}
+    assert sweep.read_status().keys() == {"state", "file", "version", "pid", "data_dir", "detail", "place"}
     assert tune.mlflow_runs() == []
     assert tune.entries == ["open_search", "begin"], "charged as a whole, and it stays open"
     assert "[sweep-not-finished]" in tune("export", "tiny", code=2).err

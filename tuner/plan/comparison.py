@@ -20,7 +20,7 @@ from trainables.errors import DatasetError
 from trainables.model_sizes import dimension_of, family_of
 from tuner.errors import BudgetRefusedError, ExperimentError, TunerError
 from tuner.experiment.prior import optimizers_of, rate_is_measured, recommended
-from tuner.experiment.sections import ChosenSection
+from tuner.experiment.sections import ChosenSection, CommitSection
 from tuner.plan.candidates import (
     CANDIDATES,
     NO_SEARCH,
@@ -43,6 +43,7 @@ from tuner.plan.prices import (
     shipped_prices,
 )
 from tuner.plan.probes import probe_error
+from tuner.study.names import canonical_sampler
 
 if TYPE_CHECKING:
     from trainables.data import DatasetRequest
@@ -189,7 +190,8 @@ def _compared(
     if at is not None and any(row.price for row in found) and all(row.family != at.family for row in rows):
         reason += f"; we measured no {at.family} model, so the expected prices are those of other models"
     if best is None and not _knows_rate(experiment):
-        reason += "; the learning_rate of this run is a guess: write `accounting: composition` to search the rate"
+        reason += "; the learning_rate of this run is a guess"
+        reason += ": write `accounting: composition` to search the rate" if experiment.is_auto else ""
     return Comparison(rows=tuple(found), best=best or NO_SEARCH, reason=reason)
 
 
@@ -239,6 +241,9 @@ def _unmeasured(candidate: str, planned: _Planned, at: Situation | None) -> str:
     for optimizer in optimizers_of(experiment.search.space, experiment):
         if optimizer != SGD:
             return f"not measured with {optimizer}"
+    sampler = canonical_sampler(experiment.search.sampler.name)
+    if candidate == "commit" and (experiment.search.commit != CommitSection() or sampler != "surrogate"):
+        return f"measured with `commit: {CommitSection().share:g}` and `sampler: surrogate` only"
     if plan.validation is not None and candidate not in (NO_SEARCH, "gen", "proxy"):
         return "not measured with protected scores"
     if candidate == NO_SEARCH and not _has_rate_of_prior(experiment):
@@ -306,10 +311,12 @@ def _why(rows: Sequence[CandidateRow], best: str | None) -> str:
         others = [row for row in rows if row.candidate != NO_SEARCH]
         reasons = [row.unmeasured for row in rows if row.candidate == NO_SEARCH] + [row.unmeasured for row in others]
         reasons = list(filter(None, reasons)) or [row.refused for row in others]
+        if any(row.price for row in rows):  # as single figures, but not beside one run
+            reasons = ["too few similar searches were measured beside one run"]
         known = "; ".join(dict.fromkeys(filter(None, reasons)))
         because = f"it is not known whether a search would score higher ({known})"
     else:
         title, gain_of_it = max(gains.items(), key=lambda each: each[1].value)
         found = f"{title}: {gain_of_it.value:+.2f} ± {gain_of_it.error:.2f} points of accuracy against one run"
-        because = f"none of the ways to search is expected to score higher (the best one is {found})"
+        because = f"no other way is expected to score higher (the best one is {found})"
     return f"do not search, train once: {because}"

@@ -77,7 +77,7 @@ def run_open(
 
     experiment, plan, metric = prepared.experiment, prepared.plan, prepared.experiment.search.metric
     budget = SearchBudget(ledger, sweep.id) if ledger is not None else None
-    sweep.write_status(state=SweepState.RUNNING, pid=os.getpid(), started=time.time())
+    sweep.write_status(state=SweepState.RUNNING, pid=os.getpid(), started=time.time(), place=options.place)
     state, detail = SweepState.FAILED.value, ""
     study: Study | None = None
     try:
@@ -141,8 +141,7 @@ def run_open(
         state = SweepState.INTERRUPTED
         raise SweepInterrupted(
             "interrupted",
-            f"interrupted; {_what_it_costs(sweep, prepared, study, budget)} Resume with: "
-            f"{resume_command(sweep)}{' --local' if options.local else ''}",
+            f"interrupted; {_what_it_costs(sweep, prepared, study, budget)} Resume with: {resume_command(sweep)}",
         ) from error
     except TunerError as error:
         detail = error.message if error.code in _FOR_ANALYSTS else type(error).__name__

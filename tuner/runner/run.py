@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import tuner
+from tuner.errors import InputError
 from tuner.study.names import canonical_sampler
 from tuner.study.types import Observer, Stop, TrialView
 from tuner.sweep.sweep_study import search_setting
@@ -46,6 +47,19 @@ class RunOptions:
     next_commands: bool = True
     void_total: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.local and self.address is not None:
+            raise InputError(
+                "options-conflict",
+                f"`--local` runs all trials in this process, so `--address {self.address}` has no effect. Leave one of "
+                "the two out.",
+            )
+
+    @property
+    def place(self) -> str:
+        """The options that say where the trials run, as a command names them."""
+        return "--local" if self.local else "" if self.address is None else f"--address {self.address}"
+
     def say(self, text: str) -> None:
         """Print a line, unless the output is JSON."""
         if not self.as_json:
@@ -63,7 +77,6 @@ class RunResult:
 
 def check_machines(prepared: ReadySearch, options: RunOptions) -> None:
     """Check this machine, or those of the cluster that `--address` names. Raise an InputError if one is too small."""
-    from tuner.errors import InputError
     from tuner.sweep.cluster_check import require_cluster
     from tuner.sweep.own_machine import check_own_machine
 
@@ -73,7 +86,7 @@ def check_machines(prepared: ReadySearch, options: RunOptions) -> None:
             f"{prepared.places.of('resources.workers_per_trial')}: `--local` runs every trial in this process, so it "
             "cannot give a trial several workers. Leave out --local, or set the key to 1.",
         )
-    if options.address is not None and not options.local:
+    if options.address is not None:
         options.say(require_cluster(prepared, options.address))
     elif found := check_own_machine(prepared.experiment.resources, prepared.places, local=options.local):
         options.say(found)

@@ -70,8 +70,8 @@ def run_sealed(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | None,
 
 def _search(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: RunOptions) -> SealedWinner:
     options.say(f"{sweep.id}: {_NOTICE}{f' {_ON_A_CLUSTER}' if options.address else ''}")
-    sweep.write_status(state=SweepState.RUNNING, detail="", pid=os.getpid())
-    resume = f"Resume with: {resume_command(sweep)}{' --local' if options.local else ''}"
+    sweep.write_status(state=SweepState.RUNNING, detail="", pid=os.getpid(), place=options.place)
+    resume = f"Resume with: {resume_command(sweep)}"
     state = SweepState.FAILED
     try:
         runs = _draw_and_charge(sweep, prepared, ledger)

@@ -146,6 +146,10 @@ def storage_option(sweep: SweepFolder) -> str:
 
 
 def resume_command(sweep: SweepFolder) -> str:
-    """Return the command that resumes the sweep. A public proxy is resumed with the search that it belongs to."""
+    """Return the command that resumes the sweep where it ran last.
+
+    A public proxy is resumed with the search that it belongs to.
+    """
+    place = sweep.read_status().get("place") or sweep.proxy.read_status().get("place")
     sweep = sweep.charged_search or sweep
-    return f"tune resume {sweep.id}{storage_option(sweep)}"
+    return f"tune resume {sweep.id}{storage_option(sweep)}{f' {place}' if place else ''}"
