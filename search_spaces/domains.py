@@ -102,7 +102,9 @@ def as_yaml(value: object) -> str:
 
 def _check_bounds(low: object, high: object) -> None:
     if not (is_number(low) and is_number(high)):
-        raise DomainError("domain-bounds", "the bounds must be finite numbers", as_yaml([low, high]))
+        raise DomainError(
+            "domain-bounds", "the bounds must be finite numbers", as_yaml([low, high]), "For words, use choice."
+        )
     if not low < high:
         fix = "Write only the number if the parameter is not searched." if low == high else "Swap the bounds."
         raise DomainError("domain-bounds", "the lower bound must be below the upper bound", as_yaml([low, high]), fix)

@@ -237,7 +237,8 @@ class _Reader:
             self._problem("parameter-not-searchable", path, rule, as_yaml(value), fix)
         else:
             own = METHODS.get(self._method or "", ())
-            self._problem("parameter-unknown", path, "unknown parameter", key, _nearest(key, self._names, own))
+            fix = _nearest(key, self._names, own) or "docs/methods.md lists the parameters of each method."
+            self._problem("parameter-unknown", path, "unknown parameter", key, fix)
 
     def _domain(self, name: str, path: Path, value: object) -> None:
         parameter = self._parameters[name]

@@ -37,7 +37,7 @@ __all__ = ["Search", "Sweep", "Verified", "load", "open_sweep", "verify"]
 def load(
     file: str | Path, settings: Mapping[str, object] | None = None, *, data_dir: str | Path | None = None
 ) -> Search:
-    """Return the search of an experiment file. Only this file is read.
+    """Return the search of an experiment file. Its methods read and check the file.
 
     Args:
         file: a path, or the name of a file that comes with the program.

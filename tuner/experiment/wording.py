@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from search_spaces import PARAMETERS
 from search_spaces.domains import as_yaml
 from tuner.experiment.model import Experiment
 from tuner.experiment.sections import Component
@@ -127,6 +128,8 @@ def _unknown_key(path: tuple[str, ...]) -> str:
     if owners:
         least = min(map(len, owners))  # prefers privacy.epsilon to dataset.validation.epsilon
         return f"Did you mean {' or '.join('.'.join((*owner, key)) for owner in owners if len(owner) == least)}?"
+    if key in PARAMETERS:
+        return f"Did you mean search.space.{key}?"
     known = ", ".join(_KEYS.get(section, ()))
     return f"{'.'.join(section) or 'The top level'} has the keys {known}." if known else ""
 

@@ -270,8 +270,8 @@ def _test_score(
             raise InputError(
                 "test-set-used",
                 f"The test set is used once for each search. It was used for {known.get('trial')}, but this command "
-                f"chooses {best.id}. Use the same `--by` as before. If you remove {path}, the test set is used "
-                "again, and the score is biased.",
+                f"chooses {best.id}: `--by` is another one, or the search went on since. Use the same `--by` as "
+                f"before. If you remove {path}, the test set is used again, and the score is biased.",
             )
         scores = known["scores"]
         if not isinstance(scores, dict):

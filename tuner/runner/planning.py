@@ -73,7 +73,7 @@ def plan_command(
             comparison=compared,
             user=ledger_user(prepared) if datasets else "",
         )
-        if refusal is None:
+        if refusal is None and not missing_data(prepared.experiment, prepared.request):
             known = data_dir in (None, os.environ.get("DP_TUNER_DATA"))
             data = "" if known else f" --data-dir {shlex.quote(str(data_dir))}"
             say(f"next: tune run {file}{''.join(f' --set {shlex.quote(each)}' for each in overrides)}{data}")
