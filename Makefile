@@ -25,8 +25,8 @@ sweep: $(STAMP) ## the main job: a private search on embedded data, its export, 
 	$(BIN)/dp-tune export digits-dplis
 	$(BIN)/dp-tune verify exports/digits-dplis/privacy_card.json
 
-test: $(STAMP) ## the fast tests
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: $(STAMP) ## the fast tests, in two processes
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(STAMP) ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow --timeout 900 $(PYTEST_ARGS)
