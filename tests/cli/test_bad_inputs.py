@@ -72,6 +72,8 @@ COMMANDS: dict[str, Bad] = {
     "an option out of range": words("plan e.yaml --set privacy.epsilon=-1", "value-out-of-range",
         "--set privacy.epsilon=8"),
     "a cluster and this process": words("run e.yaml --local --address 1.2.3.4:6379", "options-conflict"),
+    "a new ledger where nobody can write": words("run e.yaml --dry-run --set ledger=sqlite:////proc/x.db",
+                                                 "ledger-folder-unwritable"),
     "a dry run of a resume": words("run e.yaml --dry-run --resume", "options-conflict"),
     "a cap for a dry run": words("run e.yaml --dry-run --dataset-cap 9", "options-conflict"),
     "a cap that is no number": words("run e.yaml --local --dataset-cap much", "dataset-cap-invalid"),

@@ -113,6 +113,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ledger-driver-missing": 'A PostgreSQL ledger needs psycopg. Run pip install "dp-tuner[postgres]".',
         "ledger-url": "The address of a ledger must be that of an SQLite file (sqlite:///FILE) or a PostgreSQL "
         "database (postgresql://user@host/database).",
+        "ledger-folder-unwritable": "A new ledger cannot be created in this folder. Name a folder that you may write.",
         "ledger-folder-missing": "The path of a ledger must be in a folder that exists. A mistyped path would "
         "otherwise start a new ledger, which does not have the earlier searches.",
         "ledger-url-password": "The ledger's URL is stored in every sweep and shown in MLflow, so it must not contain "

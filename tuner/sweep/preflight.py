@@ -27,6 +27,7 @@ from tuner.experiment import Experiment, find_file, load_experiment
 from tuner.experiment.places import Places
 from tuner.plan.comparison import Comparison, choose
 from tuner.plan.plan import Plan, make_plan
+from tuner.privacy.ledger.stores.file_url import file_of
 from tuner.sweep.addresses import check_addresses
 from tuner.sweep.folder import storage_unwritable
 from tuner.sweep.identity import names_in_ledger
@@ -167,14 +168,27 @@ def check_startable(prepared: ReadySearch) -> None:
     with prepared.places.at("search"):
         check_search(experiment, prepared.plan.rungs)
     check_model(prepared)
-    storage = Path(experiment.storage)
-    there = next(each for each in (storage, *storage.absolute().parents) if each.exists())
-    try:
-        with tempfile.TemporaryFile(dir=there):  # the folder is made with its first sweep
-            pass
-    except OSError as error:
+    storage, ledger = Path(experiment.storage), file_of(experiment.ledger)
+    if (error := _unwritable(storage)) is not None:
         with prepared.places.at("storage"):
             raise storage_unwritable(storage, error) from error
+    new = prepared.plan.private and ledger is not None and not ledger.exists()
+    if new and ledger is not None and (error := _unwritable(ledger.parent)) is not None:
+        with prepared.places.at("ledger"):
+            raise InputError(
+                "ledger-folder-unwritable",
+                f"The ledger {ledger} cannot be created ({error.strerror}). Choose a folder that this user may write.",
+            ) from error
+
+
+def _unwritable(folder: Path) -> OSError | None:
+    """Return the error that this process gets when it writes into a folder, or into the one that it is made in."""
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            return None
+    except OSError as error:
+        return error
 
 
 def _gains(experiment: Experiment) -> Sequence[object]:
