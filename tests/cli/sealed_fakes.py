@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 from contextlib import closing
@@ -61,13 +60,6 @@ def sealed(tune: Tune, runs: int, *words: str, code: int = 0, **changes: object)
     with pytest.MonkeyPatch.context() as patch:
         draw(patch, runs)
         return tune("run", "tiny.yaml", "--local", *words, code=code).text
-
-
-def write_runs(sweep: SweepFolder, runs: int) -> None:
-    """Overwrite the number of runs that a sealed search has drawn."""
-    file = sweep.sealed / "runs.json"
-    drawn = json.loads(file.read_text())["runs"]
-    file.write_text(file.read_text().replace(f'"runs": {drawn}', f'"runs": {runs}'))
 
 
 def the_sweep(tune: Tune) -> SweepFolder:

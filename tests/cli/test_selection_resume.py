@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from command_fakes import Died, Tune, dies, raising_at, run_until_death
-from sealed_fakes import SEALED, draw, made, outside, sealed, the_sweep, write_runs
+from sealed_fakes import SEALED, draw, made, outside, sealed, the_sweep
 
 import tuner.runner.selection
 from trainables.checkpoint import read_state
@@ -227,20 +227,19 @@ def test_the_sealed_part_may_be_destroyed_once_the_winner_is_exported(tune: Tune
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_on_ray_it_goes_on_with_its_number_after_the_driver_is_gone(tune: Tune, how: signal.Signals) -> None:
-    begin(tune, 200, resources__concurrent_trials=2)
+    begin(tune, 20, resources__concurrent_trials=2)
     process = tune.process("resume", "tiny")
     wait_for_a_run(tune, process)
     process.send_signal(how)
     _, err = process.communicate()
     assert process.returncode == (130 if how is signal.SIGINT else -how), err
     assert read_winner(the_sweep(tune)) is None
-    begun = made(the_sweep(tune))
-    write_runs(the_sweep(tune), begun + 1)  # so that the test ends
+    assert made(the_sweep(tune)) < 20
     process = tune.process("resume", "tiny")
     out, err = process.communicate()
     assert process.returncode == 0, err
     assert "winner" in out
-    assert made(the_sweep(tune)) == begun + 1
+    assert made(the_sweep(tune)) == 20
     assert tune.entries == ["open_search", "begin"]
 
 
