@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import optuna
 import pytest
 from command_fakes import Died, Tune, dies, raising_at, run_until_death
 from sealed_fakes import SEALED, draw, made, outside, sealed, the_sweep
@@ -22,6 +23,9 @@ from tuner.errors import LedgerError, TunerError
 from tuner.privacy.accountant.run_laws import RunLaw
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.runner.commands import RunOptions, run_file
+from tuner.study.samplers.prior import PriorSampler
+from tuner.study.storage import open_storage
+from tuner.study.views import read_trials
 from tuner.sweep.sealed import read_winner
 
 
@@ -126,16 +130,32 @@ def test_a_start_that_was_cut_off_begins_once(tune: Tune, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("sampler", ["random", "bounded"])
-def test_every_copy_of_a_search_comes_to_the_winner_that_was_charged(tune: Tune, sampler: str) -> None:
-    """Two winners of independent runs would cost twice the claim."""
-    begin(tune, 3, search__sampler=sampler)
+def test_every_copy_of_a_search_comes_to_the_winner_that_was_charged(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch, sampler: str
+) -> None:
+    """Two winners of independent runs would cost twice the claim. One of the two is cut off within a candidate."""
+    space = {"learning_rate": {"log_uniform": [0.1, 1.0]}, "max_grad_norm": {"log_uniform": [0.5, 2.0]}}
+    begin(tune, 3, search__sampler=sampler, search__space=space)
     shutil.copytree(the_sweep(tune).root, tune.folder / "copy" / the_sweep(tune).id)
+    drawn, draw_one = [], PriorSampler.sample_independent
+
+    def cut_off(sampler: PriorSampler, *of: Any) -> Any:  # noqa: ANN401 - as Optuna's
+        drawn.extend([of] if sampler.generator_of else [])  # not those of the check before
+        return dies() if len(drawn) == 2 else draw_one(sampler, *of)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PriorSampler, "sample_independent", cut_off)
+        with pytest.raises(Died):
+            tune("resume", "tiny", "--local")
     found = []
     for storage in ("runs", "copy"):
         tune("resume", "tiny", "--local", "--storage", storage)
         (file,) = (tune.folder / storage).glob("*/winner.json")
         weights = read_state(file.parent / "sealed" / "winner.pt")["model"]
-        found.append((file.read_text(), {name: value.tolist() for name, value in weights.items()}))
+        journal = open_storage(file.parent / "sealed")
+        runs = read_trials(optuna.load_study(storage=journal, study_name=file.parent.name), mode="max", steps_planned=1)
+        drawn_in_all = [(run.parameters, run.last_score) for run in runs]
+        found.append((file.read_text(), {name: value.tolist() for name, value in weights.items()}, drawn_in_all))
     assert found[0] == found[1]
 
 

@@ -146,6 +146,19 @@ def test_stops_after_the_first_trials_all_failed() -> None:
     assert len(driver.study.trials) == 3
 
 
+def test_a_search_has_not_failed_while_a_trial_runs() -> None:
+    ledger = MemoryLedger("")
+    driver = driver_of(random_study(), ledger, trials=4, max_first_failures=3)
+    *failing, last = [started(driver) for _ in range(4)]
+    for trial in failing:
+        driver.finish(trial.trial_id, outcome=TrialStatus.FAILED, steps_taken=0, reason="ValueError")
+    assert isinstance(driver.next(), Wait)
+    run_through(driver, ledger, last)
+    stop = driver.next()
+    assert isinstance(stop, Stop)
+    assert stop.reason is StopReason.DONE
+
+
 def test_failures_after_a_success_do_not_stop_the_sweep() -> None:
     ledger = MemoryLedger("")
     driver = driver_of(random_study(), ledger, max_first_failures=3)

@@ -43,8 +43,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "checkpoint-unreadable": "The file with the winning model cannot be read. Restore it from a copy.",
         "first-trials-failed": "The first trials of the search all failed, so the search stopped before more was "
         "charged. See operator.log in the sweep's folder, fix the cause, then resume.",
-        "all-trials-failed": "Every trial of the search failed, and no further trial can start. All charges remain. "
-        "Fix the cause, and start a new search, which is charged in addition.",
+        "all-trials-failed": "Every trial of the search failed. All charges remain. Fix the cause. Then start a new "
+        "search, which is charged in addition, or resume this one with more trials.",
         "ray-gone": "Ray's process on the driver's machine died, often because the memory was full. Charged steps "
         "stay charged. Resume the sweep.",
         "loss-not-paid": "A worker was lost, and the sweep stopped, because `resources.on_loss` is stop. The trial "

@@ -177,8 +177,8 @@ def check_stop(stop: Stop, folder: Path) -> Stop:
     if stop.reason is StopReason.ALL_FAILED:
         raise TunerError(
             "all-trials-failed",
-            f"{told} No further trial can start, so a resume cannot help. Fix the cause, for example with lower "
-            "learning rates, and start a new search, which is charged in addition.",
+            f"{told} Fix the cause, for example with lower learning rates. Then start a new search, which is charged "
+            "in addition, or resume this one with more trials (--set search.trials=N), if the budget has room.",
         )
     return stop
 

@@ -311,7 +311,8 @@ def _why(rows: Sequence[CandidateRow], best: str | None) -> str:
         others = [row for row in rows if row.candidate != NO_SEARCH]
         reasons = [row.unmeasured for row in rows if row.candidate == NO_SEARCH] + [row.unmeasured for row in others]
         reasons = list(filter(None, reasons)) or [row.refused for row in others]
-        if any(row.price for row in rows):  # as single figures, but not beside one run
+        priced = {row.candidate for row in rows if row.price}
+        if NO_SEARCH in priced and len(priced) > 1:  # as single figures, but not beside one run
             reasons = ["too few similar searches were measured beside one run"]
         known = "; ".join(dict.fromkeys(filter(None, reasons)))
         because = f"it is not known whether a search would score higher ({known})"

@@ -157,14 +157,15 @@ class StudyDriver:
         """Return the next action: run a trial whose steps are reserved, wait for a running trial, or stop."""
         decision = self._next()
         if isinstance(decision, Stop) and decision.reason in _OVER:
-            return self._failures.end(decision)
-        return decision
+            decision = self._failures.end(decision)
+        failed = isinstance(decision, Stop) and decision.reason is StopReason.ALL_FAILED
+        return Wait() if failed and self._live.running else decision  # a running trial may still end well
 
     def _next(self) -> Suggestion | Wait | Stop:
         if self._stop is not None:
             return self._stop if self._paused is None else self._paused.complete_leader(self._stop)
         if (failing := self._failures.stop()) is not None:
-            return self._failures.end(failing) if self._new.all_started else failing
+            return self._failures.end(failing) if self._new.all_started and not self._interrupted else failing
         if self._interrupted:
             return self._interrupted.next() or self.next()
         if self._committed is not None and (run := self._committed.stored(self.study)) is not None:

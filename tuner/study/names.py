@@ -39,7 +39,7 @@ SAMPLERS: dict[str, tuple[str, ...]] = {
 """Option names of each sampler, with the sampler's name as key."""
 
 SECRET_SAMPLERS = ("random", "bounded")
-"""Samplers that a sealed search may use, because they can take all their randomness from the operating system."""
+"""Samplers that a sealed search may use, because they can take all their randomness from its secret key."""
 
 PRUNERS: dict[str, tuple[str, ...]] = {
     "none": (),

@@ -150,6 +150,6 @@ def resume_command(sweep: SweepFolder) -> str:
 
     A public proxy is resumed with the search that it belongs to.
     """
-    place = sweep.read_status().get("place") or sweep.proxy.read_status().get("place")
+    place = {**sweep.proxy.read_status(), **sweep.read_status()}.get("place")
     sweep = sweep.charged_search or sweep
     return f"tune resume {sweep.id}{storage_option(sweep)}{f' {place}' if place else ''}"

@@ -39,10 +39,8 @@ class BoundedSampler(PriorSampler):
 
     Args:
         ratio: the probability c and the number of draws N, which together determine C.
-        generator: source of randomness, which must be `random.SystemRandom` in a sealed search.
+        generator: source of randomness. In a sealed search, `generator_of` takes its place.
     """
-
-    draws_whole = True
 
     def __init__(self, ratio: Ratio, generator: random.Random) -> None:
         super().__init__(generator)

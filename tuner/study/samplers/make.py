@@ -31,7 +31,7 @@ class SamplerRequest:
         seed: public seed of the search.
         trials_before: number of trials that are already in the storage.
         space: search space, which only the samplers ``grid`` and ``surrogate`` need.
-        secret: whether all randomness must come from the operating system instead of `seed`. A sealed search needs
+        secret: whether all randomness must come from a secret key instead of `seed`. A sealed search needs
             this, because anyone who knows the seed could find out how many candidates came before the winner.
         unimodality: facts about the search that only the sampler ``unimodal`` needs.
         setting: facts about the search that only the sampler ``surrogate`` needs.

@@ -39,6 +39,8 @@ class PriorSampler(IndependentSampler):
         generator_of: function that returns the source of randomness of the n-th run, from 0; None for one source.
     """
 
+    draws_whole = True  # a run whose source begins anew must draw all its values from it
+
     def __init__(self, generator: random.Random) -> None:
         self.generator_of: Callable[[int], random.Random] | None = None
         self._generator = generator

@@ -1,6 +1,6 @@
 """Random search.
 
-A sealed search takes its randomness from the operating system. Other searches use Optuna's random sampler.
+A sealed search takes its randomness from its secret key. Other searches use Optuna's random sampler.
 """
 
 from __future__ import annotations

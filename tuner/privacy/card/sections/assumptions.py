@@ -236,7 +236,7 @@ def _of_charging(subject: Subject) -> list[Assumption]:
             (
                 "configurations are drawn from a fixed distribution",
                 _ENGINE,
-                "random search with the operating system's generator; for a sampler that learns, ε is larger",
+                "random search with a secret key from the operating system; for a sampler that learns, ε is larger",
             ),
             ("only the winner is released", _ASSUMED, OPERATOR_TRUST),
         ]

@@ -16,7 +16,7 @@ from tuner.privacy.ledger.key import LedgerKey, created_key, read_key
 
 __all__ = ["BUSY_SECONDS", "TABLES", "Backend", "Store", "create_tables"]
 
-_FORMAT = 1
+_FORMAT = 2
 """Version number of the format in which tables and entries are stored."""
 
 BUSY_SECONDS = 60
