@@ -47,7 +47,7 @@ def test_looking_makes_nothing_and_what_is_made_has_an_id_that_stays(door: Backd
     assert absolute_url(made.url) == made.url
     for create in (True, False):
         assert open_store(made.url, create=create).ledger_id == made.ledger_id
-    assert door.sql("SELECT one, schema, ledger FROM meta") == [(1, 1, made.ledger_id)]
+    assert door.sql("SELECT one, schema, ledger FROM meta") == [(1, 2, made.ledger_id)]
     assert Ledger.open(door.url).id == made.ledger_id
 
 
@@ -57,7 +57,7 @@ def test_creation_is_won_by_one(door: Backdoor) -> None:
     assert said == {open_store(door.url, create=False).ledger_id}
 
 
-@pytest.mark.parametrize("found", [0, 2, 99])
+@pytest.mark.parametrize("found", [0, 1, 3, 99])
 def test_another_format_is_refused_and_left_alone(door: Backdoor, store: Store, found: int) -> None:
     write(store, line(store, 1))
     door.unguard()
