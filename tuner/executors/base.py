@@ -103,7 +103,7 @@ class Executor(Protocol):
         Raises:
             tuner.errors.SweepInterrupted: Ctrl-C was pressed. Running trials stay RUNNING in the storage, and a
                 resume continues them.
-            tuner.errors.TunerError: the first trials all failed, or the ledger or the storage cannot be used.
+            tuner.errors.TunerError: the first trials or all trials failed, or the ledger or the storage cannot be used.
         """
 
 

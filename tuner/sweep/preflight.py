@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ReadySearch",
     "build_model",
+    "check_ledger_folder",
     "check_model",
     "check_startable",
     "find_own_model",
@@ -168,12 +169,18 @@ def check_startable(prepared: ReadySearch) -> None:
     with prepared.places.at("search"):
         check_search(experiment, prepared.plan.rungs)
     check_model(prepared)
-    storage, ledger = Path(experiment.storage), file_of(experiment.ledger)
+    storage = Path(experiment.storage)
     if (error := _unwritable(storage)) is not None:
         with prepared.places.at("storage"):
             raise storage_unwritable(storage, error) from error
-    new = prepared.plan.private and ledger is not None and not ledger.exists()
-    if new and ledger is not None and (error := _unwritable(ledger.parent)) is not None:
+
+
+def check_ledger_folder(prepared: ReadySearch) -> None:
+    """Raise an InputError if a new search needs a new ledger that cannot be created."""
+    ledger = file_of(prepared.experiment.ledger) if prepared.plan.private else None
+    if ledger is None or ledger.exists():
+        return
+    if (error := _unwritable(ledger.parent)) is not None:
         with prepared.places.at("ledger"):
             raise InputError(
                 "ledger-folder-unwritable",
