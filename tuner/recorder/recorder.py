@@ -51,7 +51,6 @@ _SWEEP_STATUS = {
     "interrupted": "KILLED",
     "stopped": "KILLED",
     "failed": "FAILED",
-    "the first trials all failed": "FAILED",
 }
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["sweep_page"]
 
 _STATE_CLASSES = {
-    **dict.fromkeys(("failed", "crashed", "the first trials all failed"), "bad"),
+    **dict.fromkeys(("failed", "crashed"), "bad"),
     **dict.fromkeys(("starting", "running"), "running"),
     "interrupted": "pruned",
 }

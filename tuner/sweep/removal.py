@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["remove"]
 
-_WITHOUT_RESULT = (SweepState.STARTING, SweepState.FAILED, "the first trials all failed")
+_WITHOUT_RESULT = (SweepState.STARTING, SweepState.FAILED)
 
 
 def remove(sweep: SweepFolder, *, yes: bool) -> str:
