@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import prod
 from typing import Final
 
-__all__ = ["LSTM_WIDTH", "WORD_HIDDEN", "WORD_WIDTH", "dimension_of", "family_of"]
+__all__ = ["LSTM_WIDTH", "WORD_HIDDEN", "WORD_WIDTH", "dimension_of", "family_of", "is_perceptron"]
 
 WORD_WIDTH: Final = 256
 """Length of the vector of a word. DPLIS states it for its LSTM."""
@@ -26,6 +26,11 @@ _HIDDEN: Final[Mapping[str, tuple[int, ...]]] = {
     "mlp_1536_128": (1536, 128),
 }
 _CONVOLUTIONAL: Final = ("tutorial_cnn", "four_conv_cnn")
+
+
+def is_perceptron(model: str) -> bool:
+    """Return whether a shipped model has linear layers alone. It takes inputs of every shape."""
+    return model in _HIDDEN
 
 
 def family_of(model: str) -> str:

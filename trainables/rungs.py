@@ -37,6 +37,7 @@ __all__ = [
     "checkpoint_path",
     "checkpoint_step",
     "intact_checkpoint",
+    "private_training",
     "stops_sweep",
     "why_lost",
     "writing_checkpoint",
@@ -80,6 +81,13 @@ MakeTraining: TypeAlias = Callable[[Any, Any], Training]
 """(specification, charge) → training."""
 
 
+def private_training(spec: Any, charge: Any, **others: Any) -> Training:  # noqa: ANN401 - of `PrivateTraining`
+    """Return a `trainables.training.PrivateTraining`. It is imported here, so a driver on Ray never loads torch."""
+    from trainables.training import PrivateTraining
+
+    return PrivateTraining(spec, charge, **others)
+
+
 @dataclass(frozen=True)
 class Advance:
     """Result of a rung: the number of steps taken so far, and the scores."""
@@ -98,7 +106,7 @@ class TrainingLoop:
     seen the first scores.
 
     Attributes:
-        make_training: function that creates the training, such as `trainables.training.PrivateTraining`.
+        make_training: function that creates the training, such as `private_training`.
         spec: specification of the trial.
         charge: payment for the trial's steps and scores.
         folder: folder of the sweep, at the same path on every machine.

@@ -132,7 +132,7 @@ class Search:
     def loop(self, trial: Suggestion) -> TrainingLoop:
         """Return what a worker runs for a trial."""
         return TrainingLoop(
-            self.setup.training(),
+            self.setup.make_training,
             self.setup.spec_for(trial),
             self.setup.charge_for(trial.trial_id),
             folder=self.folder,

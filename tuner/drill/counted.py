@@ -25,10 +25,9 @@ def count_draws(folder: Path, *, pace: float = 0.0) -> None:
 
     `pace` is a pause in seconds before each draw, so that a small sweep lasts long enough to be disturbed.
     """
-    from tuner.executors.base import TrialSetup
+    from trainables import rungs
 
-    make = partial(counted_training, folder.absolute(), pace=pace)
-    TrialSetup.training = lambda self: make  # type: ignore[method-assign]
+    rungs.private_training = partial(counted_training, folder.absolute(), pace=pace)
 
 
 def counted_training(folder: Path, spec: Any, charge: Any, *, pace: float = 0.0) -> PrivateTraining:  # noqa: ANN401 - as MakeTraining

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from trainables.charge import Charge
-from trainables.rungs import OPERATOR_LOG, MakeTraining, checkpoint_path, checkpoint_step, intact_checkpoint
+from trainables.rungs import (
+    OPERATOR_LOG,
+    MakeTraining,
+    checkpoint_path,
+    checkpoint_step,
+    intact_checkpoint,
+    private_training,
+)
 from tuner.errors import SweepInterrupted, TunerError
 from tuner.study.driver import StudyDriver
 from tuner.study.types import Decision, FindCheckpoint, Stop, StopReason, Suggestion, TrialStatus
@@ -73,8 +80,7 @@ class TrialSetup:
         spec_for: returns the picklable specification of the training for a suggestion.
         charge_for: returns the picklable `Charge` for a trial id.
         folder: the sweep's folder, for checkpoints and the operator's log. All machines of a cluster must share it.
-        make_training: returns a training for a specification and a charge. The default is
-            `trainables.training.PrivateTraining`.
+        make_training: returns a training for a specification and a charge.
         stops_when_lost: whether the sweep stops when the infrastructure fails a trial. The trial then stays RUNNING,
             and a resume makes it again. Otherwise the trial ends as LOST.
     """
@@ -82,16 +88,8 @@ class TrialSetup:
     spec_for: SpecFor
     charge_for: ChargeFor
     folder: Path
-    make_training: MakeTraining | None = None
+    make_training: MakeTraining = private_training
     stops_when_lost: bool = False
-
-    def training(self) -> MakeTraining:
-        """Return `make_training`, or the default if it is None. Importing the default imports torch."""
-        if self.make_training is not None:
-            return self.make_training
-        from trainables.training import PrivateTraining
-
-        return PrivateTraining
 
 
 class Executor(Protocol):

@@ -39,7 +39,7 @@ class LocalExecutor:
 
 def _run_trial(driver: StudyDriver, suggestion: Suggestion, setup: TrialSetup) -> None:
     loop = TrainingLoop(
-        setup.training(),
+        setup.make_training,
         setup.spec_for(suggestion),
         setup.charge_for(suggestion.trial_id),
         folder=setup.folder,

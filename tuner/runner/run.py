@@ -128,6 +128,7 @@ def run_trials(
     With `stops_when_lost`, a trial that the infrastructure fails stops the sweep instead of ending (`TrialSetup`).
     """
     from trainables.charge import NoCharge
+    from trainables.rungs import private_training
     from tuner.executors.base import ExecutorSettings, TrialSetup
     from tuner.executors.registry import EXECUTORS
     from tuner.plan.full_runs import search_levels
@@ -175,7 +176,7 @@ def run_trials(
         spec_for=spec_for,
         charge_for=charge_for,
         folder=sweep.work,
-        make_training=_training_on_release() if plan.mode.on_release else None,
+        make_training=_training_on_release() if plan.mode.on_release else private_training,
         stops_when_lost=stops_when_lost,
     )
     return EXECUTORS["local" if options.local else "ray"](settings).run(driver, setup)

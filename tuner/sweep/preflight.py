@@ -21,6 +21,8 @@ from search_spaces.spaces import is_own_method
 from trainables.data import DatasetInfo, DatasetRequest, budget_owner, check_present, info
 from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
+from trainables.model_names import ACTIVATIONS
+from trainables.model_sizes import is_perceptron
 from trainables.tasks import check_metric
 from tuner.errors import InputError
 from tuner.experiment import Experiment, find_file, load_experiment
@@ -207,8 +209,11 @@ def check_model(prepared: ReadySearch) -> None:
     """Build the model. If it cannot be trained privately, raise an InputError with the model's place in the file.
 
     On public random inputs, the model must return one finite number for each class, keep the samples of a batch
-    separate, and have gradients.
+    separate, and have gradients. Each trial makes these checks again before its first step. A shipped perceptron as it
+    is takes every input, so it waits for them, and this process does not load torch.
     """
+    if _is_plain_perceptron(prepared.experiment):
+        return
     from trainables.audit.sensitivity import check_sensitivity
     from trainables.engine.layout import Layout
     from trainables.gradients import gradient_source
@@ -241,6 +246,19 @@ def check_model(prepared: ReadySearch) -> None:
     except TrainableError as error:
         where = prepared.places.of(f"trainable.{'method' if error.code.startswith('method-') else 'model'}")
         raise InputError(error.code, "\n".join(f"{where}: {line}" for line in error.message.splitlines())) from error
+
+
+def _is_plain_perceptron(experiment: Experiment) -> bool:
+    """Return whether the model is a shipped perceptron to which no setting does something that could be refused."""
+    trainable = experiment.trainable
+    return (
+        is_perceptron(trainable.model)
+        and set(experiment.activations) <= set(ACTIVATIONS)
+        and (trainable.normalization, trainable.precision) == ("none", "float32")
+        and not trainable.freeze
+        and trainable.start is None
+        and not is_own_method(trainable.method)
+    )
 
 
 def build_model(

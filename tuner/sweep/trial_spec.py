@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from trainables.spec import TrainingSpec
+from trainables.start import StartWeights
 from tuner.plan.plan import mechanism_of
 from tuner.study.promotion import with_steps
 
@@ -12,7 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trainables.data import DatasetRequest
-    from trainables.training import TrainingSpec
     from tuner.experiment import Experiment
     from tuner.plan.plan import Plan
     from tuner.sweep.releases import StoredRelease
@@ -39,9 +40,6 @@ def training_spec(
     initialisation. A sealed search uses a random seed (`tuner.sweep.sealed.SealedRuns.seed_of`), because a seed that
     counts up would reveal which of its runs won.
     """
-    from trainables.start import StartWeights
-    from trainables.training import TrainingSpec
-
     trainable, privacy, resources = experiment.trainable, experiment.privacy, experiment.resources
     optimizer = str(parameters.get("optimizer", trainable.optimizer))
     shape = plan.shape_of(parameters, committed=committed)

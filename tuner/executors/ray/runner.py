@@ -301,7 +301,7 @@ class _Bridge:
         )
 
     def _training(self) -> MakeTraining:
-        made, settings = self.setup.training(), self._settings
+        made, settings = self.setup.make_training, self._settings
         if settings.concurrent_trials * settings.workers_per_trial > 1:  # a lone worker would only copy its records
             made = SharedRecords(made, self.charge_actor)
         if settings.workers_per_trial == 1:
