@@ -62,9 +62,10 @@ def postgres() -> Iterator[PostgresServer]:
 @pytest.fixture(scope="session", autouse=True)
 def _sender_in_a_thread() -> Iterator[None]:
     """Send records from a thread of this process: a process of its own loads MLflow, for seconds, at every sweep."""
-    from tuner.recorder import recorder
+    from tuner.recorder import recorder, sender_process
     from tuner.recorder.sender import Sender
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorder, "SenderProcess", Sender)
+        patch.setattr(sender_process, "start_early", lambda: None)
         yield

@@ -71,6 +71,33 @@ def test_all_records_of_a_search_arrive_and_the_process_ends_with_it(
     assert len(runs) == 3
 
 
+def test_a_process_that_was_started_early_sends_and_a_dead_one_is_replaced(tmp_path: Path) -> None:
+    small_sweep(tmp_path, uri=store.absolute_uri(f"sqlite:///{tmp_path}/mlflow.db"))
+    for dead in (False, True):
+        sender_process._EARLY.append(sender_process._started())
+        (early,) = sender_process._EARLY
+        if dead:
+            early.kill()
+            early.wait()
+        sender = SenderProcess(tmp_path)
+        sender.start()
+        assert dead or sender._process is early
+        assert sender.flush(timeout=100).complete
+        assert dead is (sender._process is not early)
+        sender.stop()
+        assert not sender_process._EARLY
+
+
+@pytest.mark.parametrize("pause", [0.0, 1.0])  # it still loads MLflow, or starts to
+def test_a_process_that_was_started_early_ends_with_a_command_that_starts_no_search(pause: float) -> None:
+    code = (
+        "import time; from tuner.recorder import sender_process as s; s.start_early(); "
+        f"print(s._EARLY[0].pid, flush=True); time.sleep({pause})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    assert gone(int(done.stdout))
+
+
 def test_a_process_that_dies_is_started_again(tmp_path: Path, sending: SenderProcess) -> None:
     for _ in range(2):
         before = sending._process

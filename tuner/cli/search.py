@@ -64,6 +64,10 @@ def tune_run(
     **run: Any,  # noqa: ANN401
 ) -> None:
     """Run a search. FILE is a path or the name of a shipped experiment (`tune ls` lists them)."""
+    from tuner.recorder.sender_process import start_early
+
+    if not dry_run:
+        start_early()
     from tuner.runner.commands import RunOptions, run_file
 
     with notifying(notify):
@@ -82,6 +86,9 @@ def tune_resume(name: str, overrides: tuple[str, ...], storage: str, notify: str
     The noise, the data and the cap do not change, so additional trials can only use what is left of the cap. With
     `noise_multiplier: auto`, something is left only if trials were pruned or stopped early.
     """
+    from tuner.recorder.sender_process import start_early
+
+    start_early()
     from tuner.runner.commands import RunOptions, resume_sweep
     from tuner.sweep.folder import find_sweep
 

@@ -1,6 +1,6 @@
 """Process that sends the records of a spool, for `sender_process`. It ends when its standard input is closed.
 
-python -m tuner.recorder FOLDER
+python -m tuner.recorder, with the sweep's folder as a JSON string in the first line of the standard input
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import warnings
 from dataclasses import asdict
 from pathlib import Path
 
+from tuner.recorder.mlflow_store import load_mlflow
 from tuner.recorder.sender import Sender, SendStatus
 
 _ANSWERS = sys.stdout
@@ -39,7 +40,11 @@ def main() -> None:
     logging.disable(logging.WARNING)  # the search's process warns
     warnings.simplefilter("ignore")
     sys.stdout = sys.stderr  # nothing else may come between the answers
-    sender = Sender(Path(sys.argv[1]), told=_tell)
+    threading.Thread(target=load_mlflow, daemon=True).start()  # for seconds, while the search is not ready
+    folder = sys.stdin.readline()
+    if not folder:
+        os._exit(0)  # there is no search
+    sender = Sender(Path(json.loads(folder)), told=_tell)
     sender.start()
     for line in sys.stdin:
         word, *values = line.split()

@@ -11,7 +11,7 @@ from tuner.errors import InputError
 from tuner.files import create_private, file_lock
 from tuner.passwords import has_password, hide_password
 
-__all__ = ["absolute_uri", "connect", "experiment_id"]
+__all__ = ["absolute_uri", "connect", "experiment_id", "load_mlflow"]
 
 SQLITE = "sqlite:///"
 _QUIET = ("mlflow", "alembic", "urllib3.connectionpool")
@@ -52,7 +52,8 @@ def absolute_uri(uri: str) -> str:
     return uri
 
 
-def _mlflow() -> Any:  # noqa: ANN401 - mlflow has no types that mypy could follow
+def load_mlflow() -> Any:  # noqa: ANN401 - mlflow has no types that mypy could follow
+    """Return the module `mlflow`, with a client that never retries and prints nothing."""
     # The client must not retry. A request that timed out may have arrived, so a retry could create a second run. The
     # sender retries instead, and searches for an existing run before it creates a run.
     os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
@@ -73,7 +74,7 @@ def connect(uri: str) -> Any:  # noqa: ANN401 - mlflow has no types that mypy co
     its tables. MLflow's migration fails if several processes open a new file at the same time, so a lock file admits
     one process at a time.
     """
-    mlflow = _mlflow()
+    mlflow = load_mlflow()
     if not uri.startswith(SQLITE):
         return mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
     database = Path(uri.removeprefix(SQLITE))
@@ -91,7 +92,7 @@ def experiment_id(client: Any, *, uri: str, name: str) -> str:  # noqa: ANN401 -
     Raises:
         InputError: the experiment was deleted in MLflow. MLflow keeps the names of deleted experiments reserved.
     """
-    mlflow = _mlflow()
+    mlflow = load_mlflow()
     found = client.get_experiment_by_name(name)
     if found is None:
         # By default MLflow puts the artifacts of a SQLite store under the current folder of the first process.

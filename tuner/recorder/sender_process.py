@@ -19,7 +19,7 @@ from tuner.recorder.sender import SendStatus
 from tuner.recorder.shipper import ACKNOWLEDGED, SPOOL
 from tuner.recorder.spool import read_spool
 
-__all__ = ["SenderProcess"]
+__all__ = ["SenderProcess", "start_early"]
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +29,29 @@ _AGAIN_SECONDS = 0.1
 _STARTS = 4  # a process that ends by itself, such as one for which the memory was too small, is started again
 _ENDED = "the process that sends the records has ended"
 _SILENT = "the process that sends the records does not answer"
+
+_EARLY: list[subprocess.Popen[bytes]] = []  # processes that load MLflow, and wait to be told a sweep's folder
+
+
+def start_early() -> None:
+    """Start the process of the next `SenderProcess` now, so that it loads MLflow while this one reads its files.
+
+    Without a sweep, it ends with this process.
+    """
+    with contextlib.suppress(OSError):  # `SenderProcess` tries again, and reports the error
+        _EARLY.append(_started())
+
+
+def _started() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        # With -P, a module in the current folder is found only if this process would find it.
+        [sys.executable, "-P", "-m", "tuner.recorder"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+        start_new_session=True,  # Ctrl-C is for the search, which records its own end
+    )
 
 
 class SenderProcess:
@@ -58,21 +81,14 @@ class SenderProcess:
             if self._stopping:
                 return None
             try:
-                self._process = subprocess.Popen(
-                    # With -P, a module in the current folder is found only if this process would find it.
-                    [sys.executable, "-P", "-m", "tuner.recorder", str(self._folder)],
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    bufsize=0,
-                    start_new_session=True,  # Ctrl-C is for the search, which records its own end
-                )
+                self._process = _EARLY.pop() if _EARLY else _started()
             except OSError as error:
                 log.warning("records stay on the disk, because no process can be started to send them: %s", error)
                 self._ended = True
                 return None
             self._input = cast("IO[bytes]", self._process.stdin)
             os.set_blocking(self._input.fileno(), False)
+            self._say(json.dumps(str(self._folder)))
             self._changed.notify_all()
             return cast("IO[bytes]", self._process.stdout)
 
