@@ -24,7 +24,8 @@ def test_steps_and_scores_are_charged_where_the_ledger_is() -> None:
 
     namespace = ray.get_runtime_context().namespace
     actor = start_charge_actor("actor-of-this-test", namespace)
-    first, second = (ActorCharge("actor-of-this-test", namespace, trial, Limited()) for trial in ("a", "b"))
+    charge = ray.cloudpickle.dumps(Limited())
+    first, second = (ActorCharge("actor-of-this-test", namespace, trial, charge) for trial in ("a", "b"))
     first.lease(5, sample_rate=0.5, noise_multiplier=1.0)
     first.release(noise=3.0)
     second.release(2, noise=3.0)

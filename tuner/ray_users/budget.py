@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import ray
+from ray import cloudpickle
 
 from trainables.data import info, is_own
 from tuner.errors import BudgetRefusedError, InputError, TunerError
@@ -109,7 +110,7 @@ class RunCharge(ActorCharge):
         """Return the charge of a new run. Outside of Ray Tune, `ray_trial` is None."""
         run = uuid.uuid4().hex[:12]
         name = f"{ray_trial or run}.{run}"
-        return cls(budget.actor, NAMESPACE, name, _LedgerRun(budget.ledger, budget.search, name))
+        return cls(budget.actor, NAMESPACE, name, cloudpickle.dumps(_LedgerRun(budget.ledger, budget.search, name)))
 
     def reserve(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
         """Reserve the steps that the run may take. Raise `BudgetRefusedError` if they do not fit the cap."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
+from ray import cloudpickle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from trainables.charge import Charge
@@ -26,12 +27,14 @@ class ChargeActor:
     def __init__(self) -> None:
         self._charges: dict[str, Charge] = {}
 
-    def ask(self, trial_id: str, charge: Charge, method: str, *arguments: int, **named: float) -> int | None:
+    def ask(self, trial_id: str, charge: bytes, method: str, *arguments: int, **named: float) -> int | None:
         """Call a method of the trial's `Charge` and return the result.
 
-        The first call for a trial stores its `charge`, which opens the ledger. Later calls use the stored object.
+        The first call for a trial stores its pickled `charge`, which opens the ledger. Later calls use that object.
         """
-        answer: int | None = getattr(self._charges.setdefault(trial_id, charge), method)(*arguments, **named)
+        if trial_id not in self._charges:
+            self._charges[trial_id] = cloudpickle.loads(charge)
+        answer: int | None = getattr(self._charges[trial_id], method)(*arguments, **named)
         return answer
 
 
@@ -44,13 +47,15 @@ class ActorCharge:
 
     Attributes:
         actor: name of the actor.
-        charge: the object that the actor calls, for example a `tuner.privacy.ledger.search_budget.LedgerCharge`.
+        charge: the pickled object that the actor calls, for example a
+            `tuner.privacy.ledger.search_budget.LedgerCharge`. Workers only pass it on, and do not load the ledger's
+            code.
     """
 
     actor: str
     namespace: str
     trial_id: str
-    charge: Charge
+    charge: bytes
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
         """Charge `steps` durably before this method returns. Errors of the ledger are raised here.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
-from ray import tune
+from ray import cloudpickle, tune
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
@@ -292,7 +292,7 @@ class _Bridge:
         return TrainingLoop(
             self._training(),
             self.setup.spec_for(suggestion),
-            ActorCharge(self.charge_actor, _NAMESPACE, suggestion.trial_id, charge),
+            ActorCharge(self.charge_actor, _NAMESPACE, suggestion.trial_id, cloudpickle.dumps(charge)),
             folder=self.setup.folder,
             trial_id=suggestion.trial_id,
             rung_steps=suggestion.shape.rungs,
