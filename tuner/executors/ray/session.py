@@ -75,7 +75,7 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
                 # enter. The path is short, because the path of a socket has at most 107 bytes.
                 parent = tempfile.TemporaryDirectory(prefix="dp-", ignore_cleanup_errors=True)
                 own = {"_temp_dir": f"{stack.enter_context(parent)}/ray"}
-            with _kept_sigterm(), _loopback() if address is None else contextlib.nullcontext():
+            with _kept_sigterm(), _own_ray() if address is None else contextlib.nullcontext():
                 ray.init(
                     address=address or "local",
                     **own,
@@ -140,16 +140,23 @@ def _forget_token() -> None:
 
 
 @contextlib.contextmanager
-def _loopback() -> Iterator[None]:
-    """Let Ray listen on 127.0.0.1 alone. It has this setting for systems on which it cannot make clusters."""
-    from ray._private import ray_constants
+def _own_ray() -> Iterator[None]:
+    """Let a Ray that is started in this context listen on 127.0.0.1 alone, with fewer processes.
 
-    before = ray_constants.ENABLE_RAY_CLUSTER
+    Ray has the setting of its address for systems on which it cannot make clusters. The processes that are not started
+    add machines to a cluster and print the workers' output. One of them delays the end of a sweep by a second.
+    """
+    from ray._private import ray_constants
+    from ray._private.node import Node
+
+    cluster, monitors = ray_constants.ENABLE_RAY_CLUSTER, (Node.start_monitor, Node.start_log_monitor)
     ray_constants.ENABLE_RAY_CLUSTER = False
+    Node.start_monitor = Node.start_log_monitor = lambda node: None
     try:
         yield
     finally:
-        ray_constants.ENABLE_RAY_CLUSTER = before
+        ray_constants.ENABLE_RAY_CLUSTER = cluster
+        Node.start_monitor, Node.start_log_monitor = monitors
 
 
 @contextlib.contextmanager
