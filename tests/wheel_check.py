@@ -21,12 +21,10 @@ PACKAGES = ("tuner", "trainables", "search_spaces")
 def run(*command: str, cwd: Path) -> str:
     """Run a command in ``cwd`` without the checkout on its path; return what it printed, or stop with it.
 
-    Its settings and its ledger are those of ``cwd``, not the user's own.
+    Its ledger is a new one in ``cwd``, not the user's own.
     """
-    home = {"XDG_CONFIG_HOME": str(cwd), "XDG_DATA_HOME": str(cwd)}
-    environment = {
-        key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "DP_TUNER_LEDGER")
-    } | home
+    environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "DP_TUNER_LEDGER")}
+    environment["XDG_DATA_HOME"] = str(cwd)
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         sys.exit(f"{' '.join(command)} ended in {done.returncode}\n{done.stdout}{done.stderr}")

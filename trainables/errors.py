@@ -301,8 +301,8 @@ EXPLANATIONS: dict[str, str] = {
 
 FAILURES: dict[str, str] = {
     "machine-failed": (
-        "The machine failed in a pass over public inputs, so no record is the cause. Check the memory and the driver "
-        "of the device, then resume the sweep."
+        "The machine failed to load torch, or in a pass over public inputs. No record is the cause. Check the memory, "
+        "the installation and the driver of the device, then resume the sweep."
     ),
     "accelerator-failed": (
         "The GPU of a worker no longer computes. Such a CUDA error lasts until the process ends, so the worker stops. "

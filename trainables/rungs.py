@@ -82,9 +82,19 @@ MakeTraining: TypeAlias = Callable[[Any, Any], Training]
 
 
 def private_training(spec: Any, charge: Any, **others: Any) -> Training:  # noqa: ANN401 - of `PrivateTraining`
-    """Return a `trainables.training.PrivateTraining`. It is imported here, so a driver on Ray never loads torch."""
-    from trainables.training import PrivateTraining
+    """Return a `trainables.training.PrivateTraining`. Only a call of it loads torch.
 
+    Raises:
+        InfrastructureError: this machine cannot load torch.
+    """
+    try:
+        from trainables.training import PrivateTraining
+    except (ImportError, OSError, MemoryError) as error:
+        raise InfrastructureError(
+            "machine-failed",
+            f"The machine failed to load torch ({type(error).__name__}: {error}). No record was involved. Check its "
+            "memory and its installation. If the sweep stops, resume it.",
+        ) from error
     return PrivateTraining(spec, charge, **others)
 
 

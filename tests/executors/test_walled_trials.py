@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from sweep_fakes import RUNGS, SECRET, STEPS, Recorder, Sweep, facts, run_script, states
 
-from trainables.rungs import OPERATOR_LOG, TrainingLoop
+from trainables.errors import InfrastructureError
+from trainables.rungs import OPERATOR_LOG, TrainingLoop, private_training
 from tuner.errors import TunerError
 from tuner.executors.local import LocalExecutor
 from tuner.study.types import TrialStatus
@@ -125,6 +126,16 @@ def test_a_lost_trial_of_a_sealed_search_stays_and_is_made_again(tmp_path: Path)
     again = Sweep(tmp_path, trials=1)
     again.run_local()
     assert states(again) == ["COMPLETE"]
+
+
+def test_a_machine_that_cannot_load_torch_loses_the_trial_and_fails_no_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "trainables.training", None)  # its import raises an ImportError
+    loop = TrainingLoop(private_training, None, None, folder=tmp_path, trial_id="a", rung_steps=RUNGS)
+    with pytest.raises(InfrastructureError) as caught:
+        loop.advance()
+    assert caught.value.code == "machine-failed"
 
 
 def test_an_error_that_names_itself_a_refusal_is_still_behind_the_wall(tmp_path: Path) -> None:

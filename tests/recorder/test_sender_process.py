@@ -98,6 +98,14 @@ def test_a_process_that_was_started_early_ends_with_a_command_that_starts_no_sea
     assert gone(int(done.stdout))
 
 
+def test_a_process_that_was_started_early_can_be_ended() -> None:
+    sender_process._EARLY.append(sender_process._started())
+    (early,) = sender_process._EARLY
+    sender_process.end_early()
+    assert early.returncode == -signal.SIGKILL
+    assert not sender_process._EARLY
+
+
 def test_a_process_that_dies_is_started_again(tmp_path: Path, sending: SenderProcess) -> None:
     for _ in range(2):
         before = sending._process

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +23,18 @@ from tuner.cli.options import (
 )
 
 __all__ = ["tune_export", "tune_init", "tune_resume", "tune_run", "tune_train"]
+
+
+@contextmanager
+def _sender() -> Iterator[None]:
+    """Let the process that sends the records load MLflow while this one plans."""
+    from tuner.recorder.sender_process import end_early, start_early
+
+    start_early()
+    try:
+        yield
+    finally:
+        end_early()
 
 
 @click.command("init")
@@ -64,13 +78,9 @@ def tune_run(
     **run: Any,  # noqa: ANN401
 ) -> None:
     """Run a search. FILE is a path or the name of a shipped experiment (`tune ls` lists them)."""
-    from tuner.recorder.sender_process import start_early
+    with nullcontext() if dry_run else _sender(), notifying(notify):
+        from tuner.runner.commands import RunOptions, run_file
 
-    if not dry_run:
-        start_early()
-    from tuner.runner.commands import RunOptions, run_file
-
-    with notifying(notify):
         sys.exit(run_file(file, overrides, RunOptions(**run), resume=resume, dry_run=dry_run, cap=dataset_cap))
 
 
@@ -86,13 +96,10 @@ def tune_resume(name: str, overrides: tuple[str, ...], storage: str, notify: str
     The noise, the data and the cap do not change, so additional trials can only use what is left of the cap. With
     `noise_multiplier: auto`, something is left only if trials were pruned or stopped early.
     """
-    from tuner.recorder.sender_process import start_early
+    with _sender(), notifying(notify):
+        from tuner.runner.commands import RunOptions, resume_sweep
+        from tuner.sweep.folder import find_sweep
 
-    start_early()
-    from tuner.runner.commands import RunOptions, resume_sweep
-    from tuner.sweep.folder import find_sweep
-
-    with notifying(notify):
         sys.exit(resume_sweep(find_sweep(Path(storage), name), overrides, RunOptions(**run)))
 
 

@@ -20,6 +20,8 @@ class LocalExecutor:
 
     def run(self, driver: StudyDriver, setup: TrialSetup) -> Stop:
         """Run trials until the driver stops; see `tuner.executors.base.Executor`."""
+        import torch  # noqa: F401 - here, because behind the wall it would log to the wall's streams for ever
+
         with exclusive(setup.folder):
             driver.reconcile(checkpoint_finder(setup.folder))
             try:

@@ -33,6 +33,11 @@ def _flush(sender: Sender, number: int, seconds: float) -> None:
     _tell(sender.flush(seconds), number)
 
 
+def _load() -> None:
+    with contextlib.suppress(Exception):  # the `Sender` tries again, and reports the error
+        load_mlflow()
+
+
 def main() -> None:
     """Send until the standard input ends. ``notify`` says that there is a record; ``flush`` waits for all of them."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -40,7 +45,7 @@ def main() -> None:
     logging.disable(logging.WARNING)  # the search's process warns
     warnings.simplefilter("ignore")
     sys.stdout = sys.stderr  # nothing else may come between the answers
-    threading.Thread(target=load_mlflow, daemon=True).start()  # for seconds, while the search is not ready
+    threading.Thread(target=_load, daemon=True).start()  # for seconds, while the search is not ready
     folder = sys.stdin.readline()
     if not folder:
         os._exit(0)  # there is no search

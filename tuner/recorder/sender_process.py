@@ -19,7 +19,7 @@ from tuner.recorder.sender import SendStatus
 from tuner.recorder.shipper import ACKNOWLEDGED, SPOOL
 from tuner.recorder.spool import read_spool
 
-__all__ = ["SenderProcess", "start_early"]
+__all__ = ["SenderProcess", "end_early", "start_early"]
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +34,16 @@ _EARLY: list[subprocess.Popen[bytes]] = []  # processes that load MLflow, and wa
 
 
 def start_early() -> None:
-    """Start the process of the next `SenderProcess` now, so that it loads MLflow while this one reads its files.
-
-    Without a sweep, it ends with this process.
-    """
+    """Start the process of the next `SenderProcess` now, so that it loads MLflow while this one reads its files."""
     with contextlib.suppress(OSError):  # `SenderProcess` tries again, and reports the error
         _EARLY.append(_started())
+
+
+def end_early() -> None:
+    """End a process that was started early and that no sweep needs. Without this call, it ends with this process."""
+    while _EARLY:
+        with _EARLY.pop() as process:
+            process.kill()
 
 
 def _started() -> subprocess.Popen[bytes]:

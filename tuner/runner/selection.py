@@ -51,7 +51,9 @@ def run_sealed(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger | None,
         TunerError: the sweep failed or has no ledger. Nothing was released. It can be resumed after a fix.
     """
     from tuner.privacy.ledger.search_budget import SearchBudget
+    from tuner.recorder.sender_process import end_early
 
+    end_early()  # nothing is sent while the search runs
     if ledger is None:
         raise TunerError(
             "sweep-files-changed",

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from trainables.data import DatasetInfo, DatasetRequest, budget_owner, check_pre
 from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
 from trainables.model_names import ACTIVATIONS
-from trainables.model_sizes import is_perceptron
+from trainables.model_sizes import dimension_of, is_perceptron
 from trainables.tasks import check_metric
 from tuner.errors import InputError
 from tuner.experiment import Experiment, find_file, load_experiment
@@ -51,6 +52,9 @@ __all__ = [
     "running_own_model",
 ]
 
+
+_SMALL = 10**7
+"""Parameters of a model that surely fits the memory."""
 
 _KEYS = {
     "commit-share-too-small": "search.commit",
@@ -209,10 +213,10 @@ def check_model(prepared: ReadySearch) -> None:
     """Build the model. If it cannot be trained privately, raise an InputError with the model's place in the file.
 
     On public random inputs, the model must return one finite number for each class, keep the samples of a batch
-    separate, and have gradients. Each trial makes these checks again before its first step. A shipped perceptron as it
-    is takes every input, so it waits for them, and this process does not load torch.
+    separate, and have gradients. Each trial makes these checks again before its first step. A small shipped perceptron
+    takes every input, so it waits for them, and this process does not load torch.
     """
-    if _is_plain_perceptron(prepared.experiment):
+    if _is_plain_perceptron(prepared):
         return
     from trainables.audit.sensitivity import check_sensitivity
     from trainables.engine.layout import Layout
@@ -248,11 +252,12 @@ def check_model(prepared: ReadySearch) -> None:
         raise InputError(error.code, "\n".join(f"{where}: {line}" for line in error.message.splitlines())) from error
 
 
-def _is_plain_perceptron(experiment: Experiment) -> bool:
-    """Return whether the model is a shipped perceptron to which no setting does something that could be refused."""
-    trainable = experiment.trainable
+def _is_plain_perceptron(prepared: ReadySearch) -> bool:
+    """Return whether the model is a shipped perceptron that fits the memory, with no setting that could be refused."""
+    experiment, trainable, about = prepared.experiment, prepared.experiment.trainable, prepared.about
     return (
         is_perceptron(trainable.model)
+        and (dimension_of(trainable.model, input_shape=about.input_shape, classes=about.outputs) or inf) <= _SMALL
         and set(experiment.activations) <= set(ACTIVATIONS)
         and (trainable.normalization, trainable.precision) == ("none", "float32")
         and not trainable.freeze
