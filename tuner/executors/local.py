@@ -20,7 +20,7 @@ class LocalExecutor:
 
     def run(self, driver: StudyDriver, setup: TrialSetup) -> Stop:
         """Run trials until the driver stops; see `tuner.executors.base.Executor`."""
-        import torch  # noqa: F401 - here, because behind the wall it would log to the wall's streams for ever
+        import trainables.training  # noqa: F401 - not behind the wall, where torch would keep the wall's streams
 
         with exclusive(setup.folder):
             driver.reconcile(checkpoint_finder(setup.folder))
