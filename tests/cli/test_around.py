@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from command_fakes import Tune
 
+from trainables.errors import TrainableError
 from tuner.cli.app import SHORT, cli
 from tuner.experiment import shipped
+from tuner.sweep import preflight
 
 HEAVY = ("torch", "ray", "mlflow", "optuna", "sklearn", "dp_accounting", "numpy", "scipy", "sqlalchemy")
 
@@ -182,3 +184,15 @@ def test_the_commands_that_follow_a_run_need_no_data_dir(
     tune("run", file, "--local", "--quiet", "--data-dir", str(data_dir))
     assert tune("export", "tiny", "--json").json["scores"]["test_accuracy"] > 0
     tune("resume", "tiny", "--local", "--quiet")
+
+
+@pytest.mark.parametrize(("small", "code"), [(10**7, 0), (1, 2)])
+def test_a_perceptron_that_is_not_small_is_built_before_the_charge(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch, small: int, code: int
+) -> None:
+    def too_large(*_: object, **__: object) -> None:
+        raise TrainableError("model-shape-mismatch", "It does not fit the memory.")
+
+    monkeypatch.setattr(preflight, "_SMALL", small)
+    monkeypatch.setattr(preflight, "build_model", too_large)
+    tune("run", tune.write(), "--dry-run", code=code)
