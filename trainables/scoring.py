@@ -137,7 +137,11 @@ def exact_scores(found: Answered, *, split: str, task: str, metric: str, finite:
 
 
 def score(found: Answered, name: str) -> float:
-    """Return a score by its name without the split. It is NaN if the loss of a record is not finite."""
+    """Return a score by its name without the split. It is NaN if the loss of a record is not finite.
+
+    Raises:
+        ValueError: no score has this name.
+    """
     loss = float(found.losses.mean())
     if not isfinite(loss):
         return nan
@@ -150,7 +154,9 @@ def score(found: Answered, name: str) -> float:
             return _balanced_accuracy(found.right, found.labels)
         case "auc":
             return _auc(found.margins, found.labels)
-    return int(found.right.sum()) / len(found)
+        case "accuracy":
+            return int(found.right.sum()) / len(found)
+    raise ValueError(f"No score is named {name!r}.")
 
 
 def _balanced_accuracy(right: Tensor, labels: Tensor) -> float:

@@ -220,6 +220,9 @@ FILES: dict[str, Bad] = {
     "augmentation of a table": file(
         TEXT.replace("name: digits", "name: breast_cancer").replace(RATE, "augmentation: {choice: [none, crop]}"),
         "augmentation-needs-images", "augmentation:"),
+    "an extrapolation without an average": file(
+        TEXT.replace(RATE, "learning_rate: default\n    ema_decay: 0\n    extrapolation: 1"), "extrapolation-unused",
+        "extrapolation:"),
     "a trial too short for its levels": file(
         TEXT.replace(RATE, "R: {log_uniform: [0.5, 2.0]}\n    K: {promote: [1, 3, 10]}")
         .replace("method: dp_sgd", "method: dplis").replace("rungs: 2", "rungs: 4").replace("epochs: 1", "epochs: 0.3"),

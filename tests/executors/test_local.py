@@ -84,7 +84,8 @@ def test_a_refused_lease_takes_no_step(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, trials=1)
     driver = sweep.driver()
     nobody = sweep.ledger.charge_for("nobody")
-    LocalExecutor().run(driver, sweep.setup(lambda _: nobody))
+    with pytest.raises(TunerError, match="its only trial failed"):
+        LocalExecutor().run(driver, sweep.setup(lambda _: nobody))
     assert states(sweep) == ["FAIL"]
     assert sweep.draws == 0
     assert "[not-reserved]" in driver.study.trials[0].user_attrs["reason"]

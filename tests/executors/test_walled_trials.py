@@ -111,7 +111,8 @@ def test_a_checkpoint_that_cannot_be_read_is_the_infrastructures(tmp_path: Path)
     for path in tmp_path.glob("trials/*/checkpoint/*.pt"):
         path.write_text("torn")
     recorder = Recorder()
-    Sweep(tmp_path, trials=1, observers=(recorder,)).run_local()
+    with pytest.raises(TunerError, match="its only trial failed"):
+        Sweep(tmp_path, trials=1, observers=(recorder,)).run_local()
     assert recorder.finished[0].state is TrialStatus.LOST
     assert "[checkpoint-damaged]" in recorder.finished[0].reason
 

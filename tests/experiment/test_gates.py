@@ -211,6 +211,9 @@ GATES = [
     gate("search.space={lr: default, augmentation: {choice: [none, crop]}}", "search.space.augmentation",
          "augmentation-needs-images", "search.space={lr: default, augmentation: none}",
          ("dataset.name=iris", "trainable.batch_size=32", "privacy.delta=1e-4")),
+    # the average of the weights
+    gate("search.space={lr: default, ema_decay: 0, extrapolation: {choice: [0, 1]}}", "search.space.extrapolation",
+         "extrapolation-unused", "search.space={lr: default, ema_decay: {choice: [0, 0.9]}, extrapolation: 1}"),
     # options
     gate("search.pruner=percentile", "search.pruner", "option-missing",
          "search.pruner={name: percentile, percentile: 50}"),

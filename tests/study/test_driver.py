@@ -253,7 +253,7 @@ def test_a_crash_while_a_raised_trial_ends_forfeits_it_all_the_same(where: str, 
     assert (end.state, end.step, end.reason) == (TrialStatus.FAILED, 60, RAISED)
     assert ledger.leased() == STEPS
     assert ledger.settled() == {trial.trial_id: 60}
-    assert again.next() == Stop(StopReason.DONE)
+    assert again.next() == Stop(StopReason.ALL_FAILED, f"its only trial failed ({RAISED})")
 
 
 def test_a_raised_trial_whose_end_was_not_written_goes_on_and_gives_back_what_it_does_not_use() -> None:

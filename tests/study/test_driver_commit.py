@@ -136,7 +136,7 @@ def test_without_a_score_nothing_is_committed() -> None:
         driver.raised(started(driver).trial_id)
     stop = driver.next()
     assert isinstance(stop, Stop)
-    assert "no run was committed" in stop.detail
+    assert (stop.reason, committed_runs(study)) == (StopReason.ALL_FAILED, [])
     assert ledger.used(1.0) == 0
 
 

@@ -17,6 +17,9 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
     2: {
         "release-searched": "A setting of the release must be one number. Each value would need its own release, and "
         "every release is charged. To compare values, run one search for each.",
+        "extrapolation-unused": "`extrapolation` moves the average of the weights further, away from its older half. "
+        "With `ema_decay: 0`, the last weights are scored and exported, and there is no average. Remove one of the two "
+        "keys.",
         "start-with-release": "A search on a release cannot start from public weights. Several searches can use one "
         "release, but the ledger entry of the release is written once. It cannot name the weights of later searches. "
         "Remove `start` and `freeze`.",

@@ -120,7 +120,8 @@ def status_text(values: dict[str, Any]) -> str:
             lines.append(f"    to continue: tune resume {sweep['sweep']}")
         if "problem" in sweep:
             lines.append(f"    {sweep['problem']}")
-    return "\n".join(lines if values["sweeps"] else [*lines, "  none yet"])
+    none = "none yet" if Path(values["storage"]).is_dir() else "none: this folder does not exist"
+    return "\n".join(lines if values["sweeps"] else [*lines, f"  {none}"])
 
 
 def _state_line(sweep: dict[str, Any]) -> str:

@@ -66,9 +66,10 @@ class FirstFailures:
     def end(self, stop: Stop) -> Stop:
         """Return the end of a search that starts no more trials: `stop`, or that all its trials failed."""
         failed = self._before + self._failures
-        if self._ended_well or failed < self._limit:
+        if self._ended_well or not failed:
             return stop
-        return Stop(StopReason.ALL_FAILED, f"all {failed} trials failed (the last one: {self._last})")
+        told = f"all {failed} trials failed (the last one: {self._last})"
+        return Stop(StopReason.ALL_FAILED, told if failed > 1 else f"its only trial failed ({self._last})")
 
 
 class LiveTrials:

@@ -89,6 +89,18 @@ def augmentation(draft: Draft) -> Iterator[GateFinding]:
         yield GateFinding("augmentation-needs-images", "search.space.augmentation", rule, "Remove the key.")
 
 
+@gate("search.space")
+def extrapolation(draft: Draft) -> Iterator[GateFinding]:
+    """Refuse an extrapolation of the average of the weights in a space that has no average."""
+    found = {} if draft.space is None else dict(draft.space.parameters)
+    if not found.keys() >= {"ema_decay", "extrapolation"}:
+        return
+    if not any(found["ema_decay"].grid(2)) and any(found["extrapolation"].grid(2)):
+        rule = "applies to the average of the weights, and with `ema_decay: 0` there is none"
+        fix = "Remove the key, or write `ema_decay: 0.9999`."
+        yield GateFinding("extrapolation-unused", "search.space.extrapolation", rule, fix)
+
+
 @gate("search.space", "search.trials", "trainable.method")
 def several_configurations(draft: Draft) -> Iterator[GateFinding]:
     """If there are several trials, require a searched parameter. With `accounting: auto`, one run is planned then."""
@@ -181,6 +193,7 @@ SEARCH_GATES: tuple[Gate, ...] = (
     pruner,
     space,
     augmentation,
+    extrapolation,
     several_configurations,
     metric,
     promotion,

@@ -184,7 +184,9 @@ class Sqlite(Backend):
             ) from error
         if found.st_size == 0:
             raise LedgerCorruptError(
-                "ledger-damaged", f"The ledger {self._path} was truncated to 0 bytes. Restore the ledger from a backup."
+                "ledger-damaged",
+                f"The ledger {self._path} is an empty file. If it had entries, restore it from a backup. Else delete "
+                "the file.",
             )
         # An open connection caches pages, so SQLite does not notice that a file was truncated.
         if found.st_size < self._size:
