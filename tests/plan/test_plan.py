@@ -26,7 +26,7 @@ from tuner.privacy.accountant.filters import CouponBook, FixedOrder, Sealed, Tot
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import calibrate_noise, epsilon, max_steps
 from tuner.privacy.accountant.selection import epsilon_selection
-from tuner.report.plan_facts import plan_text, plan_warnings, release_facts
+from tuner.report.plan_facts import plan_text, plan_warnings, release_facts, search_facts
 from tuner.study.types import Ask
 from tuner.sweep.settings import plan_hash
 
@@ -345,6 +345,15 @@ def test_a_plan_of_every_kind_is_shown_stored_and_read_again(kind: str) -> None:
     assert {"trains", "batch", "noise", "cap"} <= set(dict(text.facts))
     assert "The guarantee of ONE search will be its cap: ε = 3 at δ = 1e-05" in text.sentence
     assert ("validation and test scores" in text.sentence) == (plan.validation is None)
+
+
+def test_a_plan_names_what_is_searched_with_its_ranges() -> None:
+    space = "search.space={lr: {log_uniform: [0.03125, 2]}, batch_size: {choice: [32, 64]}}"
+    found = dict(search_facts(parse_experiment(BASE, (space,))))["searched"]
+    assert found == "learning_rate 0.03125 to 2; batch_size 32 or 64 (changes the ε of a trial)"
+    one = "search={trials: 1, space: {lr: 0.5, max_grad_norm: 2}}"
+    found = dict(search_facts(parse_experiment(BASE, (one,))))["searched"]
+    assert found == "nothing: one configuration (learning_rate 0.5, max_grad_norm 2)"
 
 
 @pytest.mark.slow

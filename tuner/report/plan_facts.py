@@ -22,7 +22,7 @@ from tuner.report.wording import format_value, plural
 from tuner.study.names import canonical_sampler
 
 if TYPE_CHECKING:
-    from search_spaces import Domain
+    from search_spaces import Domain, SearchSpace
     from tuner.experiment import Experiment
     from tuner.plan.comparison import CandidateRow, Comparison
     from tuner.plan.plan import Plan
@@ -77,8 +77,7 @@ def plan_text(
     """
     rows = MODE_ROWS[plan.accounting]
     facts = [("file", source), ("trains", _trains(plan)), *rows.trials(plan)]
-    facts += [*(() if plan.mode.on_release else _batches(plan)), _searched(plan)]
-    facts += [*_promoted(plan), *search, *_scores(plan)]
+    facts += [*(() if plan.mode.on_release else _batches(plan)), *_promoted(plan), *search, *_scores(plan)]
     if comparison is not None:
         facts.append(("auto takes" if comparison.is_choice else "auto would take", comparison.reason))
     if not plan.private:
@@ -112,12 +111,12 @@ def plan_text(
 
 
 def search_facts(experiment: Experiment) -> tuple[tuple[str, str], ...]:
-    """Return what the shipped prior recommends, and facts about a unimodal search.
+    """Return what is searched, what the shipped prior recommends, and facts about a unimodal search.
 
     In other searches, say that unimodal parameters have no effect.
     """
     search, space = experiment.search, experiment.space
-    facts = list(_prior(experiment))
+    facts = [("searched", _searched(space)), *_prior(experiment)]
     if not search.is_unimodal:
         unused = f"{', '.join(space.unimodal)}: no effect, because neither the sampler nor the pruner is unimodal"
         return (*facts, ("unimodal in", unused)) if space.unimodal else tuple(facts)
@@ -290,12 +289,19 @@ def _among(domain: Domain) -> str:
         *others, last = map(as_yaml, domain.options)
         return f"{', '.join(others)} or {last}" if others else last
     low, *_, high = domain.grid(2)
-    return f"{as_yaml(low)} to {as_yaml(high)}"
+    return f"{low:.4g} to {high:.4g}"
 
 
-def _searched(plan: Plan) -> tuple[str, str]:
-    names = [*plan.free, *(f"{name} (changes the ε of a trial)" for name in plan.priced)]
-    return "searched", ", ".join(names) or "nothing: one configuration"
+def _searched(space: SearchSpace) -> str:
+    """Return the searched parameters with their values, or rate and clipping norm of the only configuration."""
+    domains = dict(space.parameters)
+    found = [
+        f"{name} {_among(domains[name])}{' (changes the ε of a trial)' if name in space.priced else ''}"
+        for name in space.searched
+    ]
+    values = [(name, domains.get(name)) for name in ("learning_rate", "max_grad_norm")]
+    one = ", ".join(f"{name} {domain.value:.4g}" for name, domain in values if isinstance(domain, Fixed))
+    return "; ".join(found) or f"nothing: one configuration{one and f' ({one})'}"
 
 
 def _promoted(plan: Plan) -> Iterator[tuple[str, str]]:
