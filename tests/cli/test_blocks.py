@@ -57,6 +57,12 @@ def test_a_search_is_charged_to_its_blocks_and_says_so(sales: Tune) -> None:
     sales("budget", "set", "sales/2026-12", "--epsilon", "30", "--delta", "1e-4")
     sales("run", sales.write("other.yaml", **other), "--local", "--quiet")
     assert STEPS
+    with np.load(sales.folder / "sales.npz") as file:
+        arrays = dict(file)
+    (months,) = np.nonzero(arrays.pop("block_train") == "2026-10")
+    kept = {name: array[months] if name.endswith("_train") else array for name, array in arrays.items()}
+    np.savez(sales.folder / "copy.npz", **kept)
+    assert "[records-known-private]" in sales("budget", "public", "leak", "copy.npz", code=3).err
     whole = {key: value for key, value in OWN["dataset"].items() if key != "block"}  # type: ignore[attr-defined]
     refused = sales("run", sales.write("whole.yaml", name="whole", dataset=whole), "--local", code=3)
     assert "[records-not-admitted]" in refused.err

@@ -24,7 +24,7 @@ from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import BudgetView, LedgerCharge, SearchBudget
-from tuner.sweep.identity import keyed_fingerprint, names_in_ledger, near_names, public_facts
+from tuner.sweep.identity import block_fingerprints, keyed_fingerprint, names_in_ledger, near_names, public_facts
 
 if TYPE_CHECKING:
     from trainables.spec import TrainingSpec
@@ -209,6 +209,7 @@ def open_budget(url: str, search: str, spec: TrainingSpec, claim: Claim, *, full
             unit=spec.dataset.unit,
             fingerprint=fingerprint,
             blocks=names[1:],
+            block_fingerprints=block_fingerprints(ledger, spec.dataset),
             details={
                 "experiment": search,
                 "method": spec.method,

@@ -15,7 +15,7 @@ comparison. Only `tune budget public`, of the owner, compares.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trainables.data import budget_owner, is_own, records_fingerprint, share_records
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "OpenUse",
     "admit_open_use",
+    "block_fingerprints",
     "keyed_fingerprint",
     "landscape_refusal",
     "names_in_ledger",
@@ -49,6 +50,13 @@ __all__ = [
 def keyed_fingerprint(ledger: Ledger, request: DatasetRequest) -> str:
     """Return the HMAC of the records' fingerprint with the operator's key, which the ledger stores."""
     return ledger.key.digest(RECORDS_PURPOSE, records_fingerprint(request).encode())
+
+
+def block_fingerprints(ledger: Ledger, request: DatasetRequest) -> tuple[str, ...]:
+    """Return the keyed fingerprint of each block's records, if a search uses several blocks; otherwise nothing."""
+    if len(request.blocks) < 2:
+        return ()
+    return tuple(keyed_fingerprint(ledger, replace(request, blocks=(block,))) for block in request.blocks)
 
 
 def public_facts(about: DatasetInfo) -> dict[str, object]:

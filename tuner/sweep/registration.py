@@ -13,7 +13,7 @@ from tuner.errors import BudgetRefusedError, LedgerError, TunerError
 from tuner.experiment import load_experiment
 from tuner.privacy.ledger.blocks import table_of
 from tuner.sweep.folder import read_json
-from tuner.sweep.identity import admit_open_use, keyed_fingerprint, near_names, public_facts
+from tuner.sweep.identity import admit_open_use, block_fingerprints, keyed_fingerprint, near_names, public_facts
 from tuner.sweep.ledger_head import remember_head, require_head, require_not_behind
 from tuner.sweep.releases import hold_release, release_to_use
 from tuner.sweep.settings import plan_hash, settings_hash, split_of, stated_use
@@ -118,6 +118,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
         fingerprint=keyed_fingerprint(ledger, prepared.request),
         division=division_of(ledger, prepared.experiment, prepared.request),
         blocks=prepared.other_blocks,
+        block_fingerprints=block_fingerprints(ledger, prepared.request),
         details={
             "experiment": plan.name,
             "method": plan.method,

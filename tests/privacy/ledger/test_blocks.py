@@ -124,6 +124,30 @@ def test_no_step_is_charged_without_the_claim_on_every_block(ledger: Ledger, mon
         Ledger.open(ledger.url).search_state("both")
 
 
+TOGETHER: dict[str, Any] = {"fingerprint": "both", "block_fingerprints": ["october", "november"]}
+
+
+@pytest.mark.parametrize("known", ["both", "october", "november"])
+def test_the_records_of_each_block_and_of_all_are_known(ledger: Ledger, known: str) -> None:
+    ledger.open_search(OCTOBER, "earlier", **SEARCH, fingerprint="october")
+    both(ledger, **TOGETHER)
+    for reader in (ledger, Ledger.open(ledger.url)):
+        with raises_code(BudgetRefusedError, "records-known-private"):
+            reader.enter_public("leak", known)
+        with raises_code(BudgetRefusedError, "records-not-admitted"):
+            reader.open_search("copy", "s", **SEARCH, fingerprint=known)
+    ledger.open_search(NOVEMBER, "later", **SEARCH, fingerprint="november")
+    ledger.enter_public("leak", "december")
+
+
+@pytest.mark.parametrize("known", ["both", "october", "november"])
+def test_a_search_on_blocks_refuses_records_that_another_name_has(ledger: Ledger, known: str) -> None:
+    ledger.open_search("copy", "s", **SEARCH, fingerprint=known)
+    with raises_code(BudgetRefusedError, "records-not-admitted"):
+        both(ledger, **TOGETHER)
+    assert committed(ledger) == [0.0, 0.0, 0.0]
+
+
 def test_a_mirror_charges_nothing_by_itself(ledger: Ledger) -> None:
     both(ledger)
     uses: tuple[Callable[[], object], ...] = (

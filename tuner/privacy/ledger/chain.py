@@ -195,11 +195,11 @@ def _read_on(states: dict[str, DatasetState], entry: Entry) -> DatasetState:
     with suppress(ValueError, RecursionError):
         data = json.loads(entry.body)
         if isinstance(data, dict):
-            named, known = data.get("search"), data.get("fingerprint")
+            named, known = data.get("search"), (data.get("fingerprint"), data.get("block_fingerprint"))
             return replace(
                 state,
                 doubtful=state.doubtful | ({named} if isinstance(named, str) else set()),
-                fingerprints=state.fingerprints | ({known} if isinstance(known, str) else set()),
+                fingerprints=state.fingerprints | {each for each in known if isinstance(each, str)},
             )
     return state
 

@@ -71,6 +71,7 @@ class Ledger(OwnersLedger):
         division: Division | None = None,
         details: Mapping[str, Any] | None = None,
         blocks: Sequence[str] = (),
+        block_fingerprints: Sequence[str] = (),
     ) -> None:
         """Open a search of the current user. Its whole (ε, δ) then counts against the cap of the data set.
 
@@ -96,6 +97,8 @@ class Ledger(OwnersLedger):
                 data protection officer sees `purpose` and `contact`.
             blocks: other data sets on which the whole claim counts too (`blocks.py`). If one of them refuses, nothing
                 is opened.
+            block_fingerprints: keyed checksum of the records of each block alone: of `dataset`, then of `blocks`. They
+                are handled as `fingerprint`, which is that of all blocks together.
 
         Raises:
             BudgetRefusedError: the claim exceeds a data set's cap or the user's share, a filter exceeds its claim, a
@@ -110,6 +113,7 @@ class Ledger(OwnersLedger):
         require_delta(delta)
         if fingerprint is not None:
             require_name(fingerprint, "fingerprint")
+        own, *others = block_fingerprints or (None,) * (1 + len(blocks))
         if division is not None and division.user_key is not None:
             require_name(division.user_key, "user_key")
         check_pools(filter, validation)
@@ -132,6 +136,7 @@ class Ledger(OwnersLedger):
             "epsilon": float(epsilon),
             "delta": float(delta),
             "fingerprint": fingerprint,
+            "block_fingerprint": own,
             "details": dict(details or {}),
             # Cards show a hash that covers this entry. The nonce hides whatever in it could be guessed.
             "nonce": secrets.token_hex(16),
@@ -145,13 +150,14 @@ class Ledger(OwnersLedger):
                     admit_own(write.states, name)
             shared = {key: value for key, value in (details or {}).items() if key in _SHARED}
             body["division"] = None if division is None else _entered(write, dataset, search, division)
-            for block in blocks:
+            for block, known in zip(blocks, others, strict=True):
                 require_dataset(block)
                 mirror: dict[str, Any] = {
                     "search": mirror_name(search, block),
                     "blocks": [],
                     "mirror_of": search,
                     "fingerprint": None,
+                    "block_fingerprint": known,
                     "details": shared,
                     "nonce": secrets.token_hex(16),
                     "units": units_at(write.order(block), filter, validation),

@@ -90,7 +90,8 @@ def state_after(states: Mapping[str, DatasetState], entry: Entry) -> DatasetStat
             changed = replace(state, voids=(*state.voids, _void(data, entry)))
         case "open_search":
             require_writer(entry.writer, data["user"], data["search"])
-            admit_name(states, entry.dataset, data["search"], data["fingerprint"])
+            for known in (data["fingerprint"], data.get("block_fingerprint")):
+                admit_name(states, entry.dataset, data["search"], known)
             admit_blocks(states, entry.dataset)
             changed = opened(state, data, entry)
         case _:

@@ -56,6 +56,7 @@ def opened(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> Datase
         unit=data["unit"],
         user=data["user"],
         fingerprint=data["fingerprint"],
+        block_fingerprint=data.get("block_fingerprint"),
         division=None if data["division"] is None else NamedDivision.from_body(data["division"]),
         details=MappingProxyType(data["details"]),
         units=_units(data),

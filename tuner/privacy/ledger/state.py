@@ -188,6 +188,7 @@ class SearchState:
         pools: `training`, and `validation` if the guarantee covers the scores.
         unit: `record` or `user`; neighbouring data sets differ by one record or one user.
         fingerprint: checksum of the data, or None.
+        block_fingerprint: of a search on several blocks, checksum of the records of the block `dataset` alone.
         division: how the records are divided among users; None unless the unit is a user.
         details: notes by the caller that opened the search.
         status: `open` or `closed`.
@@ -222,6 +223,7 @@ class SearchState:
     opened_time: str
     blocks: tuple[str, ...] = ()
     mirror_of: str | None = None
+    block_fingerprint: str | None = None
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -413,11 +415,14 @@ class DatasetState:
             if search is not None and search.counts and not (before and after.counts and before.counts):
                 committed = committed.adding(search, sign)
                 of = of.with_item(search.user, of.get(search.user, Committed()).adding(search, sign))
-        known, named = self.fingerprints, after.fingerprint
+        known, new = (
+            self.fingerprints,
+            {each for each in (after.fingerprint, after.block_fingerprint) if each is not None},
+        )
         return replace(
             self,
             by_name=self.by_name.with_item(after.search, after),
             committed=committed,
             committed_of=of,
-            fingerprints=known if named is None or named in known else known | {named},
+            fingerprints=known if new <= known else known | new,
         )
