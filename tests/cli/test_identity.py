@@ -13,6 +13,7 @@ from command_fakes import Tune, write_images
 from test_own_records import write_own, write_records
 
 from trainables.data import DatasetRequest, records_fingerprint
+from trainables.training import PrivateTraining
 from tuner.privacy.card.card import card_text
 from tuner.privacy.ledger.ledger import Ledger
 
@@ -70,6 +71,24 @@ def test_a_set_that_the_ledger_holds_as_private_is_used_only_when_its_total_is_v
     card.write_text(card_text(read))
     checks = tune("verify", str(card), "--json", code=1).json["checks"]
     assert any("void" in each["name"] and each["ok"] is False for each in checks)
+
+
+@pytest.mark.parametrize("kind", ["public", "not private"])
+def test_a_search_without_a_charge_starts_no_trial_once_the_ledger_holds_its_records(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    file = digits_in_public(tune) if kind == "public" else tune.write("study.yaml", name="study", **OPEN)
+    honest = PrivateTraining.run_to
+
+    def meanwhile(self: PrivateTraining, step: int) -> None:
+        Ledger.open(tune.ledger_url).set_cap("digits", 9.0, 1e-4)  # as a search of another process would
+        honest(self, step)
+
+    monkeypatch.setattr(PrivateTraining, "run_to", meanwhile)
+    assert "[records-not-admitted]" in tune("run", file, "--local", "--set", "search.trials=3", code=3).err
+    (sweep,) = tune("status", "--json").json["sweeps"]
+    assert (sweep["state"], sweep["trials"]["complete"]) == ("failed", 1)
+    assert "[records-not-admitted]" in tune("resume", sweep["sweep"], "--local", code=3).err
 
 
 def test_a_set_that_no_ledger_knows_stays_free(tune: Tune) -> None:

@@ -12,12 +12,13 @@ import pytest
 from command_fakes import Tune
 from held_fakes import edit_yaml, refused, write_named
 
-from trainables.data import DATASETS, loading
+from trainables.data import DATASETS, load_records, loading
 from tuner.privacy.ledger.entries import canonical, entry_hash
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.sweep.folder import SweepFolder
 from tuner.sweep.preflight import prepare
 from tuner.sweep.registration import enter
+from tuner.sweep.settings import split_of
 
 
 def write_records(path: Path, *, key: int = 0, packed: bool = False, **changes: np.ndarray) -> Path:
@@ -153,6 +154,15 @@ def test_another_split_of_the_same_records_is_warned_of(charged: Tune) -> None:
     assert WARNING not in charged(*plan, *other, "--set", "privacy.private=false").text
     write_named(charged, "iris", trainable__batch_size=20, privacy__delta=1e-4)
     assert WARNING not in charged("plan", "iris.yaml", "--no-timing", *other).text, "other records"
+
+
+def test_a_regression_splits_the_same_file_in_another_way(own: Tune) -> None:
+    regression = ("trainable.task=regression", "search.metric={name: validation_loss, mode: min}")
+    request, other = (prepare("own.yaml", words, data_dir=None).request for words in ((), regression))
+    one, two = (load_records(each).x_validation for each in (request, other))
+    assert one.shape != two.shape or not bool((one == two).all())
+    assert split_of(request) != split_of(other)
+    assert WARNING in own("plan", "own.yaml", "--no-timing", *(f"--set={each}" for each in regression)).text
 
 
 def test_a_search_that_was_closed_before_its_first_step_split_nothing(tune: Tune) -> None:

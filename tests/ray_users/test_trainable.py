@@ -246,6 +246,7 @@ def test_a_data_set_without_room_refuses_before_the_first_trial(tmp_path: Path) 
         ({"batch_size": 10**6}, InputError, "sample-rate-out-of-range"),
         ({"epsilon": float("nan")}, InputError, "epsilon-out-of-range"),
         ({"delta": 0}, InputError, "delta-out-of-range"),
+        ({"delta": 1e-3}, InputError, "delta-too-large"),
     ],
 )
 def test_what_cannot_be_run_is_refused_and_makes_no_ledger(

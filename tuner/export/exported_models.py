@@ -125,10 +125,11 @@ def read_export(folder: Path) -> Exported:
     experiment = load_experiment(folder / _EXPERIMENT)
     ledger = ledger_to_compare(experiment.ledger)
     require_unchanged(folder, ledger)
-    if validation.get("key") != split_of(experiment):
+    split = split_of(experiment.dataset_request())
+    if validation.get("key") != split:
         raise InputError(
             "split-changed",
-            f"The split in {folder / _EXPERIMENT} is {split_of(experiment)}, but the privacy card says "
+            f"The split in {folder / _EXPERIMENT} is {split}, but the privacy card says "
             f"{validation.get('key')}. With the file's split, the model could have been trained on some validation "
             "records. Restore the file from a copy.",
         )

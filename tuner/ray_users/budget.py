@@ -25,6 +25,7 @@ from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import BudgetView, LedgerCharge, SearchBudget
 from tuner.sweep.identity import block_fingerprints, keyed_fingerprint, names_in_ledger, near_names, public_facts
+from tuner.sweep.settings import split_of
 
 if TYPE_CHECKING:
     from trainables.spec import TrainingSpec
@@ -199,7 +200,6 @@ def open_budget(url: str, search: str, spec: TrainingSpec, claim: Claim, *, full
         own: dict[str, Any] = {}
         if is_own(spec.dataset):
             own = {"own": public_facts(about), "near": near_names(ledger, names[0], about, user=ledger.user())}
-        split = spec.dataset
         ledger.open_search(
             names[0],
             search,
@@ -217,7 +217,7 @@ def open_budget(url: str, search: str, spec: TrainingSpec, claim: Claim, *, full
                 "full_runs": full_runs,
                 "steps_per_trial": spec.steps,
                 "settings": settings,
-                "split": {"set": split.name, "fraction": split.validation_fraction, "seed": split.split_seed},
+                "split": split_of(spec.dataset),
                 **own,
             },
         )

@@ -101,10 +101,18 @@ def dp_trainable(
     request = DatasetRequest(name=dataset) if isinstance(dataset, str) else dataset
     _check(method, request, steps=steps, reports=reports, full_runs=full_runs)
     check_present(request)
-    rate = batch_size / public_train_size(request)
+    size = public_train_size(request)
+    rate = batch_size / size
     SampledGaussian(rate, 1.0)  # raises InputError for a batch size out of range, before the noise is calibrated
     most = steps_of_runs(full_runs, steps)
     noise = calibrate_noise(sample_rate=rate, steps=most, epsilon=epsilon, delta=delta)
+    if not delta < 1 / size:
+        raise InputError(
+            "delta-too-large",
+            f"`delta` must be below 1/n = {1 / size:.3g}, where n = {size} is the public number of training records "
+            f"(got {delta!r}). With a delta of 1/n, publishing a random record would be allowed. Use at most "
+            f"{size**-1.1:.1g}.",
+        )
     spec = TrainingSpec(
         method=method,
         model=model,

@@ -21,6 +21,7 @@ from tuner.report.wording import plural
 from tuner.runner.run import RunOptions, RunResult, run_trials, sweep_info
 from tuner.study.types import Stop, StopReason, Suggestion, TrialStatus, TrialView
 from tuner.study.views import read_trials
+from tuner.sweep.identity import admit_open_use
 from tuner.sweep.ledger_head import HeadWatch
 from tuner.sweep.registration import leave
 from tuner.sweep.status import RESUMABLE, SweepState, resume_command, storage_option
@@ -29,7 +30,7 @@ from tuner.sweep.trial_spec import on_release, training_spec
 from tuner.sweep.winner import Chosen, choose_winner
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from optuna.study import Study
@@ -61,13 +62,17 @@ def run_open(
     claim: str = "",
     release: StoredRelease | None = None,
     of_ledger: Ledger | None = None,
+    admit: Callable[[], None] | None = None,
 ) -> RunResult:
     """Run or resume a sweep until it ends. This process must hold the lock of the sweep's folder.
 
     The ledger must already list the search as open. If `ledger` is None, nothing is charged, and `claim` is a sentence
-    about the sweep's guarantee. With a `release`, which was charged in `of_ledger`, the trials train on it.
+    about the sweep's guarantee. With a `release`, which was charged in `of_ledger`, the trials train on it. Before each
+    trial that is neither charged nor trained on a release, `admit` asks the ledger whether it still admits the records,
+    by default as those of a search without privacy.
 
     Raises:
+        BudgetRefusedError: meanwhile, another search has made the records private.
         SweepInterrupted: Ctrl-C was pressed. The sweep can be resumed.
         TunerError: the sweep failed. It can be resumed after the cause is fixed.
     """
@@ -77,6 +82,10 @@ def run_open(
 
     experiment, plan, metric = prepared.experiment, prepared.plan, prepared.experiment.search.metric
     budget = SearchBudget(ledger, sweep.id) if ledger is not None else None
+
+    def not_private() -> None:
+        admit_open_use(experiment.ledger, prepared.request).require(sweep.id, void=None)
+
     sweep.write_status(state=SweepState.RUNNING, pid=os.getpid(), started=time.time(), place=options.place)
     state, detail = SweepState.FAILED.value, ""
     study: Study | None = None
@@ -124,7 +133,7 @@ def run_open(
                 prepared,
                 options,
                 trials=plan.trials,
-                spec_for=partial(_spec, sweep, prepared, budget, release=release),
+                spec_for=partial(_spec, sweep, prepared, budget, release=release, admit=admit or not_private),
                 budget=budget,
                 observers=(
                     *(() if ledger is None else (HeadWatch(sweep, ledger),)),
@@ -187,11 +196,14 @@ def _spec(
     budget: SearchBudget | None,
     suggestion: Suggestion,
     *,
-    release: StoredRelease | None = None,
+    release: StoredRelease | None,
+    admit: Callable[[], None],
 ) -> TrainingSpec:
     """Return a trial's specification. The ledger must have reserved budget for its mechanism and its score noise."""
     from tuner.privacy.accountant.mechanism import SampledGaussian
 
+    if budget is None and release is None:
+        admit()
     spec = training_spec(
         prepared.experiment,
         prepared.request,

@@ -171,7 +171,7 @@ def _split_warnings(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> 
     scores, no guarantee covers validation records. If both searches protect their scores, there is no warning, because
     each search is charged for training and for validation records.
     """
-    here, protected = split_of(prepared.experiment), prepared.plan.validation is not None
+    here, protected = split_of(prepared.request), prepared.plan.validation is not None
     earlier = (each for dataset in datasets for each in dataset.searches if each.counts)
     unlike = (each for each in earlier if each.details.get("split") not in (None, here))
     other = next((each for each in unlike if not (protected and each.validation is not None)), None)

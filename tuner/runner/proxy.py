@@ -7,6 +7,7 @@ enters the ledger only after it, so a search that ends before then has charged n
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,15 @@ from tuner.sweep.sweep_study import open_sweep_study
 if TYPE_CHECKING:
     from tuner.sweep.folder import SweepFolder
 
-__all__ = ["ask_for_public", "check_proxy", "on_public_records", "require_public", "run_proxy", "search_facts"]
+__all__ = [
+    "ask_for_public",
+    "check_proxy",
+    "on_public_records",
+    "require_public",
+    "run_proxy",
+    "search_facts",
+    "still_public",
+]
 
 
 def on_public_records(prepared: ReadySearch, options: RunOptions) -> ReadySearch:
@@ -67,6 +76,11 @@ def require_public(sweep: SweepFolder, prepared: ReadySearch, search: ReadySearc
     use.require(sweep.id, void=options.void_total, say=options.say)
 
 
+def still_public(sweep: SweepFolder, prepared: ReadySearch, search: ReadySearch) -> None:
+    """Raise a BudgetRefusedError if the ledger no longer admits the public records. No total is made void for them."""
+    admit_open_use(prepared.experiment.ledger, search.request, beside=prepared.request).require(sweep.id, void=None)
+
+
 def check_proxy(sweep: SweepFolder, prepared: ReadySearch, options: RunOptions) -> None:
     """Check the public records and the data set's room before a charged search with a proxy starts.
 
@@ -103,7 +117,8 @@ def run_proxy(sweep: SweepFolder, prepared: ReadySearch, options: RunOptions) ->
         else:
             write_resumed_sweep(folder, public)
         options.say(f"{'searching' if new else 'resuming the search'} on public records first: {search.about.name}")
-        ended = run_open(folder, search, None, options, claim=PUBLIC_CLAIM)
+        admit = partial(still_public, sweep, prepared, search)
+        ended = run_open(folder, search, None, options, claim=PUBLIC_CLAIM, admit=admit)
         if ended.state not in FINISHED:
             options.say(f"The charged search has not started. Resume with: {resume_command(sweep)}")
         if ended.code or ended.state not in FINISHED:

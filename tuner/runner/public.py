@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from tuner.privacy.modes import COMPOSITION, PUBLIC
 from tuner.report.facts import PUBLIC_CLAIM
 from tuner.report.wording import plural
 from tuner.runner.composition import run_open
-from tuner.runner.proxy import on_public_records, require_public, search_facts
+from tuner.runner.proxy import on_public_records, require_public, search_facts, still_public
 from tuner.runner.run import RunOptions, RunResult, check_machines
 from tuner.runner.start import continue_sweep, ready_to_resume, start_sweep
 from tuner.study.names import canonical_sampler
@@ -113,7 +114,8 @@ def _run_both(sweep: SweepFolder, prepared: ReadySearch, search: ReadySearch, op
     searched: dict[str, Any] = {"sweep": sweep.id}
     charged = sweep.charged_run
     if charged is None:
-        ended = run_open(sweep, search, None, options, claim=PUBLIC_CLAIM)
+        admit = partial(still_public, sweep, prepared, search)
+        ended = run_open(sweep, search, None, options, claim=PUBLIC_CLAIM, admit=admit)
         searched |= {key: ended.values[key] for key in ("state", "best", "chosen", "trials")}
         if ended.state not in FINISHED:
             options.say(f"The charged run has not started. Resume with: {resume_command(sweep)}")

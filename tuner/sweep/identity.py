@@ -222,7 +222,7 @@ def landscape_refusal(experiment: Experiment, request: DatasetRequest, *, split:
     if not own:
         return not_admitted() if any(state.is_private for state in known) else None
     others = [search for state in known for search in state.searches if search.counts and split == "validation"]
-    here = split_of(experiment)
+    here = split_of(experiment.dataset_request())
     held = any(search.validation is not None or search.details.get("split") != here for search in others)
     return not_admitted() if held else None
 

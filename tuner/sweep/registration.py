@@ -129,7 +129,7 @@ def enter(ledger: Ledger, sweep: SweepFolder, prepared: ReadySearch) -> None:
             ),
             "settings": settings_hash(prepared.experiment, ledger.id),
             "plan": plan_hash(plan),
-            "split": split_of(prepared.experiment),
+            "split": split_of(prepared.request),
             **stated_use(prepared.experiment),
             **({} if plan.commit is None else {"commit": {"share": plan.commit.share, "start": plan.commit.start}}),
             **_probes(prepared),
@@ -276,7 +276,7 @@ def hold_release_to_ledger(
     compared = (
         ("The plan", (plan.training_filter, plan.unit, plan.private), (state.filter, state.unit, True)),
         ("The plan", (plan.epsilon, plan.delta), (state.epsilon, state.delta)),
-        ("The split", split_of(experiment), state.details.get("split")),
+        ("The split", split_of(request), state.details.get("split")),
         ("The records", keyed_fingerprint(ledger, request), state.fingerprint),
         ("The users", division, None),
     )

@@ -113,7 +113,7 @@ def release_to_use(
     for state in states:
         for search in reversed(state.searches):
             same = (search.filter, search.epsilon, search.delta) == (plan.training_filter, plan.epsilon, plan.delta)
-            mine = search.user == user and search.details.get("split") == split_of(prepared.experiment)
+            mine = search.user == user and search.details.get("split") == split_of(prepared.request)
             known = fingerprint is None or search.fingerprint == fingerprint
             if same and mine and known and search.begun and search.stored is not None:
                 found = release_of(ledger, search)
@@ -191,7 +191,7 @@ def _charge_and_draw(ledger: Ledger, prepared: ReadySearch, log: Path, fingerpri
         details={
             "experiment": plan.name,
             "method": plan.method,
-            "split": split_of(prepared.experiment),
+            "split": split_of(prepared.request),
             **stated_use(prepared.experiment),
             **own,
         },

@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainables.tasks import REGRESSION
 from tuner.errors import InputError
 from tuner.experiment.model import absolute_path
 
 if TYPE_CHECKING:
+    from trainables.data import DatasetRequest
     from tuner.experiment import Experiment
     from tuner.plan.plan import Plan
 
@@ -112,10 +114,12 @@ def stated_use(experiment: Experiment) -> dict[str, object]:
     return {name: words for name, words in stated.items() if words is not None}
 
 
-def split_of(experiment: Experiment) -> dict[str, object]:
+def split_of(request: DatasetRequest) -> dict[str, object]:
     """Return the settings of the validation split, which the ledger stores.
 
-    If two searches have different splits, each may train on validation records of the other.
+    If two searches have different splits, each may train on validation records of the other. The split hashes the
+    labels' bytes, and those of a regression are other numbers.
     """
-    validation = experiment.dataset.validation
-    return {"set": experiment.dataset.name, "fraction": validation.fraction, "seed": validation.split_seed}
+    labels = {"labels": "numbers"} if request.task == REGRESSION else {}
+    split = {"set": request.name, "fraction": request.validation_fraction, "seed": request.split_seed}
+    return {**split, **labels}
