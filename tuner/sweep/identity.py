@@ -3,14 +3,15 @@
 The refusal has the same words for every reason. To tell whether two files have the same records would reveal something
 about a record, because whoever asks can choose one of the files.
 
-Claims. (a) While the ledger holds records as private under any name, no command uses the same training records without
-a charge, unless the ledger says first that the total is void. (b) Before the owner has entered a file of one's own, the
-commands give the same answer about any two such files that differ only in records.
+Claims. (a) While the ledger holds records as private under any name, no trial starts on the same training records
+without a charge, unless the ledger says first that the total is void. (b) Before the owner has entered a file of one's
+own, the commands give the same answer about any two such files that differ only in records.
 
 Proof. (a) A shipped data set is found by its name or checksums. Another file needs a `public` entry with its keyed
 fingerprint, an HMAC over the sorted digests of its records; that entry and a search with the fingerprint refuse each
-other. (b) Once the ledger or the experiment charges own records, a file without an entry is refused before any
-comparison. Only `tune budget public`, of the owner, compares.
+other. A search on several blocks has the fingerprint of each, and that of all together. (b) Once the ledger or the
+experiment charges own records, a file without an entry is refused before any comparison. Only `tune budget public`, of
+the owner, compares.
 """
 
 from __future__ import annotations
