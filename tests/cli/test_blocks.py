@@ -7,10 +7,13 @@ import json
 import numpy as np
 import pytest
 from command_fakes import STEPS, Tune, write_images
+from errors_helper import raises_code
 
 from trainables import data
 from trainables.data import DatasetRequest, load_records
+from tuner.errors import InputError
 from tuner.privacy.ledger.ledger import Ledger
+from tuner.sweep.identity import names_in_ledger
 
 OWN = {
     "dataset": {"name": "sales", "path": "sales.npz", "public_size": 500, "block": ["2026-11", "2026-10"]},
@@ -101,6 +104,17 @@ def test_a_record_of_another_block_changes_nothing(sales: Tune) -> None:
     data._loaded.cache_clear()
     again = load_records(request_of(sales, "2026-10", "2026-11"))
     assert bool((again.x_train == both.x_train).all())
+
+
+def test_a_copy_of_a_shipped_set_has_no_blocks(tune: Tune) -> None:
+    shipped = load_records(DatasetRequest(name="digits", validation_fraction=0.0))
+    arrays = {
+        f"{axis}_{part}": getattr(shipped, f"{axis}_{part}").numpy() for axis in "xy" for part in ("train", "test")
+    }
+    np.savez(tune.folder / "sales.npz", **arrays, block_train=np.array(["2026-10"] * len(shipped.y_train)))
+    with raises_code(InputError, "block-invalid"):
+        names_in_ledger(request_of(tune, "2026-10"))
+    assert names_in_ledger(request_of(tune)) == ("digits",)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trainables.data import budget_owner, is_own, records_fingerprint, share_records
-from tuner.errors import BudgetRefusedError
+from tuner.errors import BudgetRefusedError, InputError
 from tuner.privacy.ledger.admission import not_admitted
 from tuner.privacy.ledger.blocks import table_of
 from tuner.privacy.ledger.key import RECORDS_PURPOSE
@@ -69,8 +69,17 @@ def names_in_ledger(request: DatasetRequest) -> tuple[str, ...]:
     """Return the names of the records in the ledger: one for each block, or one.
 
     A copy of a shipped data set has the name of that data set.
+
+    Raises:
+        InputError: blocks of a copy of a shipped data set, which has one budget.
     """
     name = budget_owner(request)
+    if request.blocks and name != request.name:
+        raise InputError(
+            "block-invalid",
+            f"`dataset.block` cannot be used for {request.name}, because its records are those of the shipped data set "
+            f"{name}, which has one budget. Remove the key.",
+        )
     return tuple(f"{name}/{block}" for block in request.blocks) or (name,)
 
 

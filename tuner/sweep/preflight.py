@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from search_spaces import Fixed
 from search_spaces.spaces import is_own_method
-from trainables.data import DatasetInfo, DatasetRequest, budget_owner, check_present, info
+from trainables.data import DatasetInfo, DatasetRequest, check_present, info
 from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
 from trainables.model_names import ACTIVATIONS
@@ -108,13 +108,6 @@ class ReadySearch:
 
         A copy of a shipped data set has the name of that data set.
         """
-        name = budget_owner(self.request)
-        if self.request.blocks and name != self.request.name:
-            raise InputError(
-                "block-invalid",
-                f"`dataset.block` cannot be used for {self.request.name}, because its records are those of the shipped "
-                f"data set {name}, which has one budget. Remove the key.",
-            )
         return names_in_ledger(self.request)
 
 
