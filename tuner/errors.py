@@ -67,7 +67,9 @@ def disk_full(what: str) -> TunerError:
     """Return the error for a full disk. `what` is the file that could not be written, or empty."""
     where = f"{what}: " if what else ""
     return TunerError(
-        "disk-full", f"{where}the disk is full. All charges remain. Free some space, then resume the sweep."
+        "disk-full",
+        f"{where}the disk is full. All charges remain. Free some space. Then repeat the command, or resume the sweep "
+        "that it stopped.",
     )
 
 

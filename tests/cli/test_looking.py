@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
+from pathlib import Path
 
 import pytest
 from command_fakes import Tune
@@ -36,6 +38,34 @@ def test_a_sweep_with_a_result_is_removed_only_on_request_and_its_charge_stays(c
     charged("rm", "tiny", "--yes")
     assert not sweep.exists()
     assert charged.entries == before
+
+
+def test_only_the_folder_of_a_sweep_is_taken_for_one(charged: Tune) -> None:
+    (sweep,) = charged.sweeps
+    project = charged.folder / "project"
+    project.mkdir()
+    (project / "experiment.yaml").write_text("name: mine\n")
+    shadow = charged.folder / "tiny"  # a folder with the name of a sweep
+    shutil.copytree(project, shadow)
+    charged("export", "tiny", "--out", "model")
+    for folder in ("project", str(project), "model"):
+        for command in (("rm",), ("rm", "--yes"), ("export",), ("show",)):
+            assert "[sweep-not-found]" in charged(*command, folder, code=2).err
+    charged("rm", "tiny", "--yes")
+    assert not sweep.exists()
+    assert project.exists()
+    assert shadow.exists()
+
+
+def test_a_second_sweep_of_a_name_does_not_replace_the_export_of_the_first(charged: Tune) -> None:
+    charged("export", "tiny")
+    first = Path("exports/tiny/privacy_card.json").read_bytes()
+    charged("run", "tiny.yaml", "--local", "--quiet")
+    new = charged.sweeps[-1].name
+    assert f"exports/{new}" in charged("export", "tiny").out
+    assert Path("exports/tiny/privacy_card.json").read_bytes() == first
+    charged("export", charged.sweeps[0].name)
+    assert sorted(path.name for path in Path("exports").iterdir()) == sorted(["tiny", new])
 
 
 def test_a_cap_below_what_is_committed_is_set_only_on_request(charged: Tune) -> None:

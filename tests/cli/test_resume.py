@@ -74,6 +74,7 @@ def test_one_process_drives_a_sweep_and_stop_reaches_it(tune: Tune) -> None:
     assert "trials: 200" in folder.experiment.read_text()
     assert tune("status", "tiny", "--json").json["sweeps"][0]["state"] == "running"
     assert "no new trial starts" in tune("stop", "tiny").out
+    assert "running (stop requested)" in tune("status", "tiny").out
     _, err = process.communicate()
     assert process.returncode == 0, err
     status = tune("status", "tiny", "--json").json["sweeps"][0]

@@ -54,3 +54,8 @@ def test_the_expected_score_corrects_for_the_choice_of_the_best() -> None:
 def test_the_expected_score_of_trials_that_differ_by_far_more_than_the_noise_is_the_score() -> None:
     assert expected_score([0.1, 0.5, 0.9], 0.9, 1e-4) == pytest.approx(0.9, abs=1e-4)
     assert expected_score([0.9], 0.9, 0.01) == pytest.approx(0.9, abs=1e-4)
+
+
+@pytest.mark.parametrize("scores", [[1.3, 1.2, 1.25], [1.9], [-0.4, -0.1]])
+def test_the_expected_accuracy_is_one(scores: list[float]) -> None:
+    assert 0 <= expected_score(scores, max(scores), 0.2) <= 1

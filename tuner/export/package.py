@@ -16,7 +16,7 @@ from tuner.errors import InputError, TunerError
 from tuner.experiment import load_experiment
 from tuner.export.configuration import standalone_yaml
 from tuner.export.exported_trial import ExportedTrial, NoFurtherCharge, trial_to_export
-from tuner.files import write_json, write_text
+from tuner.files import replacing, write_json, write_text
 from tuner.plan.plan import Plan, mechanism_of, plan_from
 from tuner.privacy.ledger.amounts import amount, amounts
 from tuner.sweep import folder as sweeps
@@ -26,7 +26,7 @@ from tuner.sweep.registration import division_of, hold_release_to_ledger, hold_t
 from tuner.sweep.releases import hold_release, release_name
 from tuner.sweep.sealed import require_trained
 from tuner.sweep.start_weights import exported_metadata, start_file
-from tuner.sweep.status import RESUMABLE, RUNNING, state_of
+from tuner.sweep.status import RESUMABLE, RUNNING, resume_command, state_of
 from tuner.sweep.trial_spec import on_release, training_spec
 from tuner.sweep.winner import By
 
@@ -112,8 +112,8 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         )
         raise InputError(
             "sweep-not-finished",
-            f"{sweep.id} cannot be exported before it has ended (it is {now}). Resume it with: tune resume "
-            f"{sweep.id}{fix}.",
+            f"{sweep.id} cannot be exported before it has ended (it is {now}). Resume it with: "
+            f"{resume_command(sweep)}{fix}.",
         )
     request = experiment.dataset_request(data_dir)
     check_present(request)
@@ -290,9 +290,10 @@ def _weights(training: PrivateTraining | ReleasedTraining) -> dict[str, Tensor]:
 
 
 def _write_model(weights: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
-    save_file(weights, str(path), metadata)
+    with replacing(path) as file:
+        file.write(save(weights, metadata))
 
 
 def _versions() -> dict[str, str]:

@@ -31,7 +31,7 @@ from tuner.report.wording import (
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
 from tuner.sweep.sealed import WINNER
-from tuner.sweep.status import RUNNING
+from tuner.sweep.status import RESUMABLE, RUNNING, resume_command
 
 __all__ = [
     "follow_sweep",
@@ -77,9 +77,14 @@ def _status(sweep: SweepFolder, *, compose: bool) -> dict[str, Any]:
         return _nothing(sweep, "never started")
     report = read_sweep(sweep, compose=compose)
     best = report.winner or report.best
+    next_step = {
+        "resume": resume_command(sweep) if report.state in RESUMABLE else None,
+        "stop_requested": report.state in RUNNING and sweep.stop_request.exists(),
+    }
     if report.runs_hidden:
         return {
             **_nothing(sweep, report.state),
+            **next_step,
             "claim": report.headline,
             "sealed": True,
             "metric": report.metric,
@@ -89,6 +94,7 @@ def _status(sweep: SweepFolder, *, compose: bool) -> dict[str, Any]:
     return {
         "sweep": sweep.id,
         "state": report.state,
+        **next_step,
         "claim": report.headline,
         "trials": {
             "planned": report.trials_planned,
@@ -113,11 +119,12 @@ def status_text(values: dict[str, Any]) -> str:
     """Return the status as text, one line per sweep."""
     lines = [f"Sweeps in {values['storage']}, each with its own claim:"]
     for sweep in values["sweeps"]:
-        lines.append(f"  {sweep['sweep']}  {sweep['state']}  {_state_line(sweep)}".rstrip())
+        state = f"{sweep['state']}{' (stop requested)' if sweep.get('stop_requested') else ''}"
+        lines.append(f"  {sweep['sweep']}  {state}  {_state_line(sweep)}".rstrip())
         lines += [f"    {sweep['claim']}"] if "claim" in sweep else []
         lines += [f"    {line}" for line in sweep.get("curves", ())]
-        if sweep["state"] == "interrupted":
-            lines.append(f"    to continue: tune resume {sweep['sweep']}")
+        if sweep.get("resume"):
+            lines.append(f"    to continue: {sweep['resume']}")
         if "problem" in sweep:
             lines.append(f"    {sweep['problem']}")
     none = "none yet" if Path(values["storage"]).is_dir() else "none: this folder does not exist"
@@ -221,7 +228,8 @@ def trial_csv(values: dict[str, Any]) -> str:
     """Return trials as comma-separated values with a heading: facts of the trial, then its parameters."""
     sealed = values.get("sealed", False)
     rows = [values["winner"]] if sealed and values["winner"] else values.get("trials", [])
-    facts = ("score", "error") if sealed else ("number", "state", "step", "steps_planned", "score", "error", "epsilon")
+    facts: tuple[str, ...] = ("number", "committed", "state", "step", "steps_planned", "score", "error", "epsilon")
+    facts = ("score", "error") if sealed else facts
     names = list(dict.fromkeys(name for row in rows for name in row["parameters"]))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

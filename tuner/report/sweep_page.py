@@ -118,7 +118,8 @@ def _boxes(report: SweepReport) -> list[tuple[str, str, list[str]]]:
     elif best is not None:
         remarks += [trial_name(best.number, committed=best.committed)] * (not report.runs_hidden)
         remarks += ["± is one standard error"] * (best.error is not None)
-        remarks += [text for text in (tied_text(report.tied), expected_text(report.expected)) if text]
+        expected = expected_text(report.expected)
+        remarks += [text for text in (tied_text(report.tied), expected and f"expected: {expected}") if text]
     trials = ("trials", f"{report.ended} of {report.trials_planned}", [report.counts])
     return [
         (f"best {report.metric}", with_error(best.score, best.error) if best else "–", remarks),

@@ -189,9 +189,18 @@ def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions, *,
     """Run `tune export` and return its exit code."""
     from tuner.export.package import export_text
 
-    values = export_to(sweep, out or Path("exports") / sweep.name, data_dir=options.data_dir, by=by)
+    values = export_to(sweep, out or _export_folder(sweep), data_dir=options.data_dir, by=by)
     click.echo(json.dumps(values, indent=2)) if options.as_json else click.echo(export_text(values))
     return 0
+
+
+def _export_folder(sweep: SweepFolder) -> Path:
+    """Return the folder exports/NAME, or exports/ID if the first has the model of another sweep."""
+    from tuner.sweep.start_weights import exported_search
+
+    named = Path("exports") / sweep.name
+    known = exported_search(named)
+    return named if known in (None, charged_run(sweep).id) else named.with_name(sweep.id)
 
 
 def export_to(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By | None = None) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def run_trials(
     spec_for: SpecFor,
     budget: SearchBudget | None,
     observers: Sequence[Observer] = (),
-    max_first_failures: int = 3,
+    max_first_failures: int | None = 3,
     stops_when_lost: bool = False,
 ) -> Stop:
     """Run a sweep's trials, in this process or on Ray, until they end or `tune stop` is called.

@@ -9,7 +9,6 @@ experiment file and the time of the release. The time is not hidden. The winner 
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -158,7 +157,7 @@ def _train(sweep: SweepFolder, prepared: ReadySearch, runs: SealedRuns, options:
         trials=runs.count,
         spec_for=spec_for,
         budget=None,  # the whole search was charged before its first run
-        max_first_failures=sys.maxsize,  # a failed run counts as the worst score and is not reported
+        max_first_failures=None,  # a failed run counts as the worst score and is not reported
         stops_when_lost=True,  # a run that the infrastructure fails is made again from the same key
     )
     if stop.reason is not StopReason.DONE:

@@ -90,6 +90,7 @@ class StudyDriver:
         budget: the privacy budget, or None for a sweep without privacy.
         observers: objects that are notified of every start, report and end of a trial.
         max_first_failures: the search stops when this many trials have failed and no trial has ended in another way.
+            None if failures never change how the search ends.
         shape_of: function that returns the shape of a trial (its steps, rungs and mechanism) for its parameters. By
             default, all trials have `steps_per_trial` steps.
         cheapest: the cheapest possible shapes of a trial. If none of them fits the budget, no trial can start. Empty if
@@ -117,7 +118,7 @@ class StudyDriver:
         mode: str = "max",
         budget: BudgetGate | None = None,
         observers: Sequence[Observer] = (),
-        max_first_failures: int = 3,
+        max_first_failures: int | None = 3,
         shape_of: Shape | None = None,
         cheapest: Sequence[TrialShape] = (),
         when_sure: WhenSure = "go_on",

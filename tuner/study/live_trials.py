@@ -27,10 +27,11 @@ NO_RESERVATION = "its reserved steps were already settled in the ledger, so it c
 class FirstFailures:
     """Failures of the first trials. The search stops if `limit` trials failed and no trial has ended in another way.
 
-    A resumed search goes on, because the cause may have been fixed. `earlier` are the trials of the processes before.
+    Without a limit, failures never change how a search ends: nobody may learn of those of a sealed search. A resumed
+    search goes on, because the cause may have been fixed. `earlier` are the trials of the processes before.
     """
 
-    def __init__(self, limit: int, earlier: Sequence[TrialView] = ()) -> None:
+    def __init__(self, limit: int | None, earlier: Sequence[TrialView] = ()) -> None:
         self._limit = limit
         self._ended_well = False
         self._failures = 0
@@ -56,7 +57,7 @@ class FirstFailures:
 
     def stop(self) -> Stop | None:
         """Return the end of the search if its first trials all failed, or else None."""
-        if self._ended_well or self._failures < self._limit:
+        if self._limit is None or self._ended_well or self._failures < self._limit:
             return None
         return Stop(
             StopReason.FAILING,
@@ -66,7 +67,7 @@ class FirstFailures:
     def end(self, stop: Stop) -> Stop:
         """Return the end of a search that starts no more trials: `stop`, or that all its trials failed."""
         failed = self._before + self._failures
-        if self._ended_well or not failed:
+        if self._limit is None or self._ended_well or not failed:
             return stop
         told = f"all {failed} trials failed (the last one: {self._last})"
         return Stop(StopReason.ALL_FAILED, told if failed > 1 else f"its only trial failed ({self._last})")

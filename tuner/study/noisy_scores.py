@@ -71,7 +71,8 @@ def expected_score(scores: Sequence[float], score: float, noise: float) -> float
     import numpy as np
 
     near = np.array([each for each in scores if abs(each - score) <= _FAR * noise])
-    grid = np.linspace(near.min() - noise, near.max() + noise, _GRID)
+    low, high = np.clip((near.min() - noise, near.max() + noise), 0.0, 1.0)  # an accuracy, whatever its noise
+    grid = np.linspace(low, high, _GRID)
     likelihood = np.exp(-(((near[:, None] - grid) / noise) ** 2) / 2)
     prior = np.full(_GRID, 1 / _GRID)
     for _ in range(_ROUNDS):

@@ -297,20 +297,24 @@ def _began(sweep: SweepFolder) -> str:
 
 
 def find_sweep(storage: Path, name: str) -> SweepFolder:
-    """Return the sweep with this id, path or name.
+    """Return the sweep with this id, name or path.
 
-    If several sweeps have the name, return the newest one that was started, or the newest one if none was.
+    If several sweeps have the name, return the newest one that was started, or the newest one if none was. A folder
+    counts only if its own name is the id of a sweep: `tune rm` removes what this function returns.
     """
-    direct = Path(name)
-    if direct.is_dir() and (direct / "experiment.yaml").exists():
-        return SweepFolder(direct.resolve())
     sweeps = list_sweeps(storage)
     matching = [sweep for sweep in sweeps if name in (sweep.id, sweep.name)]
     if matching:
         return next((sweep for sweep in reversed(matching) if sweep.whole or name == sweep.id), matching[-1])
+    direct = SweepFolder(Path(name).resolve())
+    if direct.experiment.exists() and (_ID.match(direct.id) or direct.charged_search is not None):
+        return direct
     known = sorted({sweep.name for sweep in sweeps})
     listed = "" if len(known) <= _FEW else f" and {len(known) - _FEW} more"
-    there = meant(near(name, known)) or f" The folder has {', '.join(known[:_FEW]) or 'no sweep yet'}{listed}."
+    there = (
+        meant(near(name.removesuffix(".yaml"), known))
+        or f" The folder has {', '.join(known[:_FEW]) or 'no sweep yet'}{listed}."
+    )
     raise InputError(
         "sweep-not-found",
         f"No sweep is named {name!r} in the folder {storage}.{there} Start one with `tune run FILE`, or choose another "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tuner.errors import InputError
 from tuner.sweep.folder import hold
-from tuner.sweep.status import SweepState, resume_command, state_of
+from tuner.sweep.status import RESUMABLE, RUNNING, SweepState, resume_command, state_of
 
 if TYPE_CHECKING:
     from tuner.sweep.folder import SweepFolder
@@ -26,9 +26,10 @@ def remove(sweep: SweepFolder, *, yes: bool) -> str:
     state = state_of(sweep) if sweep.whole else SweepState.STARTING  # while this process does not hold it
     with hold(sweep):
         if state not in _WITHOUT_RESULT and not yes:
+            now = f"is {state}" if state in (*RUNNING, *RESUMABLE) else f"has ended ({state})"
             raise InputError(
                 "sweep-has-result",
-                f"{sweep.id} is {state}. Without its folder, the search can be neither resumed "
+                f"{sweep.id} {now}. Without its folder, the search can be neither resumed "
                 f"({resume_command(sweep)}) nor exported, and its charges stay in the ledger. To remove the folder "
                 "anyway, add --yes.",
             )

@@ -16,7 +16,14 @@ from tuner.privacy.ledger.blocks import table_of
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
 
-__all__ = ["exported_metadata", "refuse_trained_here", "start_file", "start_for_ledger", "with_start_hash"]
+__all__ = [
+    "exported_metadata",
+    "exported_search",
+    "refuse_trained_here",
+    "start_file",
+    "start_for_ledger",
+    "with_start_hash",
+]
 
 _CARD = "privacy_card.json"
 _MODEL = "model.safetensors"
@@ -96,6 +103,16 @@ def exported_metadata(experiment: Experiment, search: str, owners: Sequence[str]
     start, found = experiment.trainable.start, start_file(experiment)
     before = () if start is None or found is None else (name for name, _ in _trained_on(Path(start.path), found))
     return {TRAINED_ON: json.dumps({"search": search, "datasets": list(dict.fromkeys([*owners, *before]))})}
+
+
+def exported_search(folder: Path) -> str | None:
+    """Return the search whose export a folder has, or None if it has no exported model that says so."""
+    try:
+        found = read_start(str(folder / _MODEL))
+    except HyperparameterError:
+        return None
+    search = _mapping(found.metadata.get(TRAINED_ON, "")).get("search")
+    return None if search is None else str(search)
 
 
 def start_for_ledger(experiment: Experiment) -> dict[str, object]:
