@@ -179,7 +179,7 @@ class LiveView:
                 self._read_budget()
             reason = f" ({row.reason})" if row.reason else ""
             best = "  BEST" if row is self._best else ""
-            budget = f"  budget: {budget_line(self._budget)}" if self._budget else ""
+            budget = f"  budget: {budget_line(self._budget, live=True)}" if self._budget else ""
             self._say(
                 f"{_name(row)} {row.state}{reason}  {self._metric} {with_error(row.score, row.error)}{best}"
                 f"  {self._ended()}/{plural(self._planned, 'trial')}{budget}"
@@ -351,7 +351,8 @@ def _name(trial: TrialRow | TrialView) -> str:
 
 
 def _budget_row(name: str, budget: BudgetView, bar: int) -> Text:
-    numbers = f"  ε spent {format_value(budget.epsilon_spent)} (estimate), cap {amount(budget.epsilon_cap)}"
+    spent = f"at most {format_value(budget.epsilon_spent)}"  # rounded up while the search runs
+    numbers = f"  ε spent {spent} (estimate), cap {amount(budget.epsilon_cap)}"
     return Text(f"{name:<8}", "bold") + budget_bar(budget, width=bar) + Text(numbers)
 
 

@@ -59,10 +59,11 @@ def plural(number: int, what: str) -> str:
     return f"{format_value(number)} {what if number == 1 else several}"
 
 
-def budget_line(budget: BudgetView) -> str:
-    """Return the parts of the budget as text. The spent ε is labelled as an estimate."""
+def budget_line(budget: BudgetView, *, live: bool = False) -> str:
+    """Return the parts of the budget as text. The spent ε is an estimate; with `live`, it is rounded up."""
     scores = "" if budget.validation is None else f"; protected scores: {_parts(budget.validation, 'score')}"
-    return f"{_parts(budget, 'step')}; ε spent so far (estimate) {format_value(budget.epsilon_spent)}{scores}"
+    spent = f"{'at most ' if live else ''}{format_value(budget.epsilon_spent)}"
+    return f"{_parts(budget, 'step')}; ε spent so far (estimate) {spent}{scores}"
 
 
 def _parts(budget: BudgetView, what: str) -> str:
