@@ -351,7 +351,7 @@ def _name(trial: TrialRow | TrialView) -> str:
 
 
 def _budget_row(name: str, budget: BudgetView, bar: int) -> Text:
-    spent = f"at most {format_value(budget.epsilon_spent)}"  # rounded up while the search runs
+    spent = f"≤ {format_value(budget.epsilon_spent)}"  # rounded up while the search runs
     numbers = f"  ε spent {spent} (estimate), cap {amount(budget.epsilon_cap)}"
     return Text(f"{name:<8}", "bold") + budget_bar(budget, width=bar) + Text(numbers)
 
