@@ -102,7 +102,7 @@ def first_lines(tune: Tune) -> dict[str, str]:
     exported = tune("export", name, "--out", "shown").text
     tune("report", name, "--out", "page.html")
     page = " ".join(re.sub("<[^>]+>", " ", Path("page.html").read_text().partition("<body>")[2]).split())
-    return {
+    views = {
         "export": exported,
         "plan": tune("plan", "tiny.yaml", "--no-timing").text,
         "watch": tune("watch", name).text,
@@ -114,6 +114,7 @@ def first_lines(tune: Tune) -> dict[str, str]:
         "verify": tune("verify", "shown/privacy_card.json").text,
         "budget": tune("budget", "show", "digits").text,
     }
+    return {view: text.replace(str(tune.folder), "") for view, text in views.items()}  # however long its path is
 
 
 @pytest.mark.slow

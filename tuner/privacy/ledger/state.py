@@ -415,10 +415,8 @@ class DatasetState:
             if search is not None and search.counts and not (before and after.counts and before.counts):
                 committed = committed.adding(search, sign)
                 of = of.with_item(search.user, of.get(search.user, Committed()).adding(search, sign))
-        known, new = (
-            self.fingerprints,
-            {each for each in (after.fingerprint, after.block_fingerprint) if each is not None},
-        )
+        known = self.fingerprints
+        new = {each for each in (after.fingerprint, after.block_fingerprint) if each is not None}
         return replace(
             self,
             by_name=self.by_name.with_item(after.search, after),
