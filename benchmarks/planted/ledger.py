@@ -43,7 +43,7 @@ FAULTS: tuple[Fault, ...] = (
         name="records-of-a-damaged-data-set-are-free",
         breaks="the records of a damaged data set get a second budget under another name",
         file="tuner/privacy/ledger/chain.py",
-        old="fingerprints=state.fingerprints | ({known} if isinstance(known, str) else set()),",
+        old="fingerprints=state.fingerprints | {each for each in known if isinstance(each, str)},",
         new="fingerprints=frozenset(),",
         test="tests/privacy/ledger/test_store_damage.py"
         "::test_a_damaged_data_set_is_refused_by_itself_and_its_records_and_names_stay_taken",
@@ -55,6 +55,23 @@ FAULTS: tuple[Fault, ...] = (
         old="    require_not_behind(sweep, ledger, state)\n",
         new="",
         test="tests/cli/test_ledger_behind.py::test_a_restored_ledger_is_refused_and_the_newer_one_goes_on",
+    ),
+    Fault(
+        name="block-not-recognised",
+        breaks="after a search over several blocks, a copy of one of them gets a second budget",
+        file="tuner/privacy/ledger/ledger.py",
+        old='                    "block_fingerprint": known,\n',
+        new='                    "block_fingerprint": None,\n',
+        test="tests/privacy/ledger/test_blocks.py::test_the_records_of_each_block_and_of_all_are_known",
+    ),
+    Fault(
+        name="open-use-not-asked-again",
+        breaks="a search without a charge goes on after another search has made its records private",
+        file="tuner/runner/composition.py",
+        old="        admit()\n",
+        new="        pass\n",
+        test="tests/cli/test_identity.py"
+        "::test_a_search_without_a_charge_starts_no_trial_once_the_ledger_holds_its_records",
     ),
     Fault(
         name="block-not-charged",
