@@ -177,6 +177,10 @@ def test_export_refuses_what_it_cannot_write(look: Tune, tmp_path: Path) -> None
     before = look.entries
     assert "[output-unwritable]" in look("export", "tiny", "--out", str(tmp_path / "file"), code=2).err
     assert look.entries == before
+    (tmp_path / "taken" / "model.safetensors").mkdir(parents=True)
+    said = look("export", "tiny", "--out", str(tmp_path / "taken"), code=1).err
+    assert "[system-error]" in said
+    assert "Traceback" not in said
     assert "no_such" in look("export", "no_such", code=2).err
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import shutil
 from pathlib import Path
 
@@ -57,6 +58,10 @@ def test_only_the_folder_of_a_sweep_is_taken_for_one(charged: Tune) -> None:
     assert shadow.exists()
 
 
+def test_a_folder_of_sweeps_that_does_not_exist_is_said(tune: Tune) -> None:
+    assert "this folder does not exist" in tune("status", "--storage", "nowhere").out
+
+
 def test_a_second_sweep_of_a_name_does_not_replace_the_export_of_the_first(charged: Tune) -> None:
     charged("export", "tiny")
     first = Path("exports/tiny/privacy_card.json").read_bytes()
@@ -64,7 +69,10 @@ def test_a_second_sweep_of_a_name_does_not_replace_the_export_of_the_first(charg
     new = charged.sweeps[-1].name
     assert f"exports/{new}" in charged("export", "tiny").out
     assert Path("exports/tiny/privacy_card.json").read_bytes() == first
-    charged("export", charged.sweeps[0].name)
+    charged("export", charged.sweeps[0].name)  # its card lists the newer search now
+    charged("report", new, "--out", "page.html")
+    model = json.loads(Path("exports", new, "privacy_card.json").read_text())["exported_files"]["model.safetensors"]
+    assert model in Path("page.html").read_text()
     assert sorted(path.name for path in Path("exports").iterdir()) == sorted(["tiny", new])
 
 

@@ -44,6 +44,7 @@ def test_a_sweep_that_was_cut_off_loses_nothing_that_was_charged_and_goes_on(
     assert (f"tune resume {folder.name}" in err) == (how is not signal.SIGKILL)
     before = tune("status", "tiny", "--json").json["sweeps"][0]
     assert before["state"] == state
+    assert f"to continue: tune resume {folder.name} --local" in tune("status", "tiny").out
     assert before["trials"]["complete"] >= 1
     assert before["budget"]["spent_steps"] >= STEPS + STEPS // 2
     assert "[sweep-not-finished]" in tune("export", "tiny", code=2).err

@@ -351,6 +351,8 @@ def test_a_plan_names_what_is_searched_with_its_ranges() -> None:
     space = "search.space={lr: {log_uniform: [0.03125, 2]}, batch_size: {choice: [32, 64]}}"
     found = dict(search_facts(parse_experiment(BASE, (space,))))["searched"]
     assert found == "learning_rate 0.03125 to 2; batch_size 32 or 64 (changes the ε of a trial)"
+    large = ("trainable.method=dplis", "search.space={lr: 1, smoothing_samples: {log_integer: [1, 20000]}}")
+    assert dict(search_facts(parse_experiment(BASE, large)))["searched"] == "smoothing_samples 1 to 20000"
     one = "search={trials: 1, space: {lr: 0.5, max_grad_norm: 2}}"
     found = dict(search_facts(parse_experiment(BASE, (one,))))["searched"]
     assert found == "nothing: one configuration (learning_rate 0.5, max_grad_norm 2)"

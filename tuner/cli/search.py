@@ -25,6 +25,9 @@ from tuner.cli.options import (
 __all__ = ["tune_export", "tune_init", "tune_resume", "tune_run", "tune_train"]
 
 
+_OUT = "Output folder (default: exports/NAME, or exports/ID if the first has the model of another sweep)."
+
+
 @contextmanager
 def _sender() -> Iterator[None]:
     """Let the process that sends the records load MLflow while this one plans."""
@@ -106,7 +109,7 @@ def tune_resume(name: str, overrides: tuple[str, ...], storage: str, notify: str
 @click.command("train", short_help="Train one exported configuration, and charge this run to the ledger.")
 @file_argument
 @run_options
-@click.option("--out", type=click.Path(path_type=Path), help="Output folder (default: exports/NAME).")
+@click.option("--out", type=click.Path(path_type=Path), help=_OUT)
 def tune_train(file: str, overrides: tuple[str, ...], out: Path | None, **run: Any) -> None:  # noqa: ANN401
     """Train one exported configuration, charge this run to the ledger, and export its model and privacy card."""
     from tuner.runner.commands import RunOptions, train_file
@@ -116,7 +119,7 @@ def tune_train(file: str, overrides: tuple[str, ...], out: Path | None, **run: A
 
 @click.command("export", short_help="Export the best trial's model, configuration and privacy card.")
 @name_argument
-@click.option("--out", type=click.Path(path_type=Path), help="Output folder (default: exports/NAME).")
+@click.option("--out", type=click.Path(path_type=Path), help=_OUT)
 @click.option(
     "--by",
     type=click.Choice(["curve", "score"]),

@@ -243,11 +243,12 @@ def _card(sweep: SweepFolder, ledger: Ledger) -> tuple[str, str]:
     """
     from tuner.privacy.card.page import CURVE_FILE
     from tuner.privacy.verify.exports import require_unchanged
+    from tuner.sweep.start_weights import exported_search
 
     for name in (sweep.name, sweep.name.removesuffix(CHARGED), sweep.id):
         page = Path("exports") / name / "privacy_card.md"
         text = page.read_text() if page.exists() else ""
-        if sweep.id in text:
+        if sweep.id in text and exported_search(page.parent) in (None, sweep.id):  # a card lists other searches too
             require_unchanged(page.parent, ledger, names=(), page=True)
             picture = page.with_name(CURVE_FILE)
             return text, picture.read_text() if picture.exists() else ""

@@ -288,8 +288,8 @@ def _among(domain: Domain) -> str:
     if isinstance(domain, Categorical):
         *others, last = map(as_yaml, domain.options)
         return f"{', '.join(others)} or {last}" if others else last
-    low, *_, high = domain.grid(2)
-    return f"{low:.4g} to {high:.4g}"
+    ends = [f"{end:.4g}" if isinstance(end, float) else as_yaml(end) for end in domain.grid(2)]
+    return f"{ends[0]} to {ends[-1]}"
 
 
 def _searched(space: SearchSpace) -> str:

@@ -198,9 +198,8 @@ def _export_folder(sweep: SweepFolder) -> Path:
     """Return the folder exports/NAME, or exports/ID if the first has the model of another sweep."""
     from tuner.sweep.start_weights import exported_search
 
-    named = Path("exports") / sweep.name
-    known = exported_search(named)
-    return named if known in (None, charged_run(sweep).id) else named.with_name(sweep.id)
+    named, exported = Path("exports") / sweep.name, charged_run(sweep).id
+    return named if exported_search(named) in (None, exported) else named.with_name(exported)
 
 
 def export_to(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By | None = None) -> dict[str, Any]:

@@ -107,11 +107,14 @@ def exported_metadata(experiment: Experiment, search: str, owners: Sequence[str]
 
 def exported_search(folder: Path) -> str | None:
     """Return the search whose export a folder has, or None if it has no exported model that says so."""
+    from safetensors import SafetensorError, safe_open
+
     try:
-        found = read_start(str(folder / _MODEL))
-    except HyperparameterError:
+        with safe_open(str(folder / _MODEL), framework="np") as model:
+            header = model.metadata() or {}
+    except (SafetensorError, OSError):
         return None
-    search = _mapping(found.metadata.get(TRAINED_ON, "")).get("search")
+    search = _mapping(header.get(TRAINED_ON, "")).get("search")
     return None if search is None else str(search)
 
 
