@@ -90,14 +90,18 @@ def test_population_based_training_pays_for_every_step_also_of_copied_checkpoint
     from ray import tune
     from ray.tune.schedulers import PopulationBasedTraining
 
-    trainable = made(tmp_path, full_runs=12)
+    trainable = made(tmp_path, full_runs=20)
     scheduler = PopulationBasedTraining(
-        perturbation_interval=1, hyperparam_mutations={"learning_rate": tune.loguniform(0.1, 5)}
+        time_attr="training_iteration",  # the default is seconds, and a short trial would end before it is compared
+        perturbation_interval=1,
+        hyperparam_mutations={"learning_rate": tune.loguniform(0.1, 5)},
     )
-    results = run(counted(trainable, counts), tmp_path, scheduler, 4, learning_rate=tune.grid_search([0.01, 1.0]))
+    rates = [0.01, 1.0]
+    results = run(counted(trainable, counts), tmp_path, scheduler, 4, learning_rate=tune.grid_search(rates))
     assert [result.error for result in results if result.error is not None] == []
+    assert any(result.config["learning_rate"] not in rates for result in results)  # a checkpoint was copied
     runs = Ledger.open(trainable.budget.ledger).search_state(trainable.budget.search).trials
-    assert len(runs) > len(results)  # a checkpoint was copied
+    assert len(runs) > len(results)
     assert draws(counts) == leased(trainable.budget.ledger, trainable.budget.search)
 
 
