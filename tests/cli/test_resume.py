@@ -63,6 +63,18 @@ def test_a_sweep_that_was_cut_off_loses_nothing_that_was_charged_and_goes_on(
     tune("export", "tiny")
 
 
+def test_a_sweep_whose_output_nobody_reads_any_more_is_interrupted(tune: Tune) -> None:
+    """As in `tune run FILE | head`."""
+    process = tune.process("run", tune.write(**LONG), "--local", "--quiet")
+    until(process, "trial 0 complete")
+    process.stdout.close()
+    err = process.stderr.read()
+    assert process.wait() == 129
+    assert f"tune resume {tune.sweeps[0].name} --local" in err
+    assert "Traceback" not in err
+    assert tune("status", "tiny", "--json").json["sweeps"][0]["state"] == "interrupted"
+
+
 @pytest.mark.slow
 def test_one_process_drives_a_sweep_and_stop_reaches_it(tune: Tune) -> None:
     process = tune.process("run", tune.write(**LONG), "--local")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 import threading
 from dataclasses import dataclass
@@ -70,6 +71,14 @@ class _ViewConsole(Console):
         self._width, self._height = new_size
 
 
+class _PipeConsole(Console):
+    """Console on a file or a pipe. When nobody reads the pipe any more, the search stops as if its terminal closed."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        signal.raise_signal(signal.SIGHUP)
+
+
 @contextlib.contextmanager
 def view_console() -> Iterator[Console]:
     """Yield the console of a live view, which draws while records are behind the wall (`trainables.wall`).
@@ -79,7 +88,7 @@ def view_console() -> Iterator[Console]:
     """
     usual = console()
     if not usual.is_terminal:
-        yield usual
+        yield _PipeConsole(width=usual.width)
         return
     try:
         number = os.dup(sys.stdout.fileno())
