@@ -88,6 +88,7 @@ class PrivateTraining:
         self._charge = charge
         self._restarts: int | None = None  # None before the first lease
         self._leased = 0  # see `state_dict`
+        self._continued: int | None = None  # steps leased with the loaded key, until this object's own first lease
         self._ranks = ranks
         self._hyperparameters = from_parameters(
             spec.method,
@@ -283,6 +284,7 @@ class PrivateTraining:
             # The lease is durable before the first of its batches is drawn.
             self._charge.lease(leased, sample_rate=used.sample_rate, noise_multiplier=used.noise_multiplier)
             self._leased += leased
+            self._keep_key_or_change_it(leased)
             for _ in range(leased):
                 self._theta = self._private_step.take(
                     self._theta, inputs, targets, learning_rate=self.learning_rate, users=self._users["train"]
@@ -292,6 +294,15 @@ class PrivateTraining:
                 self.step += 1
         if self.step == self.spec.steps and self._hyperparameters.extrapolation == CHOSEN:
             self._choose_extrapolation()
+
+    def _keep_key_or_change_it(self, leased: int) -> None:
+        """Take a new key if another process has leased since the loaded checkpoint. `leased` are the first steps.
+
+        Two processes may load one checkpoint before either of them leases. At most one of them keeps its key.
+        """
+        if self._continued is not None and self._charge.leased() != self._continued + leased:
+            self._secret.rekey()
+        self._continued = None
 
     def _choose_extrapolation(self) -> None:
         """Choose the factor on the validation records, if they are not protected. This reads no training record."""
@@ -433,6 +444,8 @@ class PrivateTraining:
         lost = charged != (state["leased"], state["released"]) and self.spec.replay_key is None
         if lost or state["spec"] != spec_fingerprint(self.spec):
             self._secret.rekey()
+        elif self.spec.replay_key is None:
+            self._continued = state["leased"]
 
     def save(self, path: Path) -> None:
         """Write the state atomically, readable by the owner only. Raise InfrastructureError if it cannot be written."""

@@ -172,6 +172,15 @@ def test_a_refused_card_leaves_nothing_behind_and_the_test_set_unused(
     assert scored == ["test"]
 
 
+def test_train_refuses_what_it_cannot_write_before_it_charges(charged: Tune) -> None:
+    charged("export", "tiny")
+    before = charged.entries
+    for out in ("tiny.yaml", "tiny.yaml/x"):
+        said = charged("train", "exports/tiny/experiment.yaml", "--local", "--out", out, code=2).err
+        assert "[output-unwritable]" in said
+    assert charged.entries == before
+
+
 def test_export_refuses_what_it_cannot_write(look: Tune, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     before = look.entries

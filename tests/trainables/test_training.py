@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import copy
 import pickle
 import stat
 from dataclasses import replace
@@ -238,7 +239,7 @@ def test_a_loaded_training_continues_bit_for_bit(
     whole = PrivateTraining(spec, charge)
     whole.run_to(7)
     whole.save(tmp_path / "trial" / "state.pt")
-    resumed = PrivateTraining(pickle.loads(pickle.dumps(spec)), charge)
+    resumed = PrivateTraining(pickle.loads(pickle.dumps(spec)), copy.deepcopy(charge))
     resumed.load(tmp_path / "trial" / "state.pt")
     assert (resumed.step, resumed.noise_draws) == (7, 7)
     whole.run_to(20)
@@ -261,11 +262,29 @@ def test_a_checkpoint_after_a_repeat_continues_again(trained: Trained, charge: C
     """Leases of lost steps do not make every later checkpoint look stale."""
     charge.leases.append(100)
     training = trained(3)
-    resumed = trained(0)
+    resumed = PrivateTraining(training.spec, copy.deepcopy(charge))
     resumed.load_state_dict(training.state_dict())
     training.run_to(5)
     resumed.run_to(5)
     assert same(training, resumed)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_two_processes_that_load_one_checkpoint_draw_different_noise(
+    trained: Trained, charge: CountingCharge, at_once: bool
+) -> None:
+    """Both load before either leases. `at_once`: both lease before either of them looks at the count again."""
+    state = trained(3).state_dict()
+    first, second = trained(0), trained(0)
+    for each in (first, second):
+        each.load_state_dict(state)
+    if at_once:
+        charge.after_lease = lambda: second.run_to(5) if charge.leased() == 5 else None
+    first.run_to(5)
+    charge.after_lease = lambda: None
+    second.run_to(5)
+    assert charge.leased() == 3 + 2 + 2
+    assert not same(first, second)
 
 
 def test_a_checkpoint_does_not_count_what_another_process_leased(trained: Trained, charge: CountingCharge) -> None:

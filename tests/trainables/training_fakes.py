@@ -41,6 +41,7 @@ class CountingCharge:
     mechanisms: set[tuple[float, float]] = field(default_factory=set)
     score_noises: set[float] = field(default_factory=set)
     before_lease: Callable[[], None] = lambda: None
+    after_lease: Callable[[], None] = lambda: None
     cut_off: int = 0
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
@@ -49,6 +50,7 @@ class CountingCharge:
             raise PermissionError("refused")
         self.leases.append(steps)
         self.mechanisms.add((sample_rate, noise_multiplier))
+        self.after_lease()
 
     def leased(self) -> int:
         return sum(self.leases)

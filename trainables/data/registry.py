@@ -44,6 +44,8 @@ LEAST_COUNT = 20
 VOCABULARY = 5013
 """Number of words in the vocabulary. They are numbered from 1, and all other words have the number 0."""
 
+_PUBLISHED_RANGES = "the published range of each column, which was computed from these records"
+
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 _FASHION = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
 _UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/"
@@ -97,6 +99,7 @@ _ALL = (
         records_sha256="5cb06f445ff9e77777cc4148d26f6724e56857ad53492c10902ca79c3d636fc3",
         provenance="UCI Breast Cancer Wisconsin (diagnostic), from scikit-learn; a fifth of the records is our public "
         "test split",
+        scaling=_PUBLISHED_RANGES,
         licence="CC BY 4.0",
     ),
     _info(
@@ -108,6 +111,7 @@ _ALL = (
         content_sha256="380c81fa335df9483ec044b3b4e541126db1a882af5310dda4c1cc60c7e9bc44",
         records_sha256="570e4cf342d808cd2d56c23023500d944e9d95b4d29b2eb4a8fce1b8f0e536f2",
         provenance="UCI Iris (Fisher 1936), from scikit-learn; a fifth of the records is our public test split",
+        scaling=_PUBLISHED_RANGES,
         licence="CC BY 4.0",
     ),
     _info(

@@ -53,6 +53,7 @@ class DatasetInfo:
         record: what one record is, where it is less than a reader would think; "" otherwise.
         teachers: PUBLIC number of teachers that voted on the training inputs, which are then public; None without
             votes.
+        scaling: the constants by which inputs are scaled.
     """
 
     name: str
@@ -73,6 +74,7 @@ class DatasetInfo:
     task: str = CLASSIFICATION
     record: str = ""
     teachers: int | None = None
+    scaling: str = "public constants only, and nothing that is learnt from the records"
 
     @property
     def outputs(self) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata as metadata
+import os
 import platform
 from dataclasses import replace
 from functools import partial
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tuner
 from trainables.errors import TrainableError, WalledError
+from trainables.model_names import MODELS
 from trainables.wall import behind, logging_to
 from tuner.errors import InputError, TunerError
 from tuner.experiment import load_experiment
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
     from tuner.sweep.folder import SweepFolder
     from tuner.sweep.releases import StoredRelease
 
-__all__ = ["export_sweep", "export_text"]
+__all__ = ["export_sweep", "export_text", "require_writable"]
 
 _MODEL, _EXPERIMENT = "model.safetensors", "experiment.yaml"
 _CLAIM = ("epsilon", "delta")
@@ -148,7 +151,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         versions=_versions(),
         private=plan.private,
         scores=validation,
-        preprocessing=_preprocessing(about),
+        preprocessing=_preprocessing(about, experiment.trainable.model),
     )
     # Build the card before anything is written: if it is refused, no file was written and the test set was not used.
     state, *others = ledger.states_of(charged.datasets)
@@ -157,10 +160,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(
-            "output-unwritable",
-            f"The folder {out} of `--out` cannot be written ({error.strerror}). Choose another folder.",
-        ) from error
+        raise _unwritable(out, error) from error
     scores = {**validation, **_test_score(sweep, best, training)}
     metadata = exported_metadata(experiment, sweep.id, charged.datasets)
     _write_model(behind(log, partial(_weights, training)), out / _MODEL, metadata)
@@ -185,6 +185,22 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         "first_line": claim_of_card(card),
         "claim": {"epsilon": card["claim"]["epsilon"], "delta": card["claim"]["delta"]},
     }
+
+
+def require_writable(out: Path) -> None:
+    """Raise an InputError if a folder for an export could not be made or written. Nothing is made."""
+    there = next(each for each in (out.absolute(), *out.absolute().parents) if each.exists())
+    if not there.is_dir():
+        raise _unwritable(out, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)))
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise _unwritable(out, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+
+
+def _unwritable(out: Path, error: OSError) -> InputError:
+    return InputError(
+        "output-unwritable",
+        f"The folder {out} of `--out` cannot be written ({error.strerror}). Choose another folder.",
+    )
 
 
 def export_text(values: dict[str, Any]) -> str:
@@ -220,11 +236,13 @@ def _how_scored(name: str, protected: Mapping[str, float] | None) -> str:
     return f"with noise, covered by the guarantee ({amounts(protected['epsilon'], protected['delta'])})"
 
 
-def _preprocessing(about: DatasetInfo) -> str:
+def _preprocessing(about: DatasetInfo, model: str) -> str:
+    own = "" if model in MODELS else f"; what the user's own {model} does to its inputs is assumed to do so too"
     if about.path is not None:
-        return "done by the user, and assumed to use public constants only; dp-tuner then divides byte values by 255"
+        byte = "dp-tuner then divides byte values by 255"
+        return f"done by the user, and assumed to use public constants only; {byte}{own}"
     record = f"; one record is {about.record}" if about.record else ""
-    return f"uses public constants only, and nothing that is learnt from the records; {about.provenance}{record}"
+    return f"uses {about.scaling}{own}; {about.provenance}{record}"
 
 
 def _refuses(error: Exception) -> bool:

@@ -48,6 +48,8 @@ __all__ = [
     "train_file",
 ]
 
+_EXPORTS = Path("exports")
+
 
 def run_file(
     file: str,
@@ -131,6 +133,8 @@ def _require_open_use(prepared: ReadySearch, reason: str) -> None:
 
 def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out: Path | None) -> int:
     """Run `tune train` and return its exit code. It trains one configuration, charges it, and exports it."""
+    from tuner.export.package import require_writable
+
     path = find_file(file)[0]
     _require_as_exported(path)
     prepared = prepare(file, overrides, data_dir=options.data_dir)
@@ -151,6 +155,7 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
             "run` to search, then `tune export`.",
         )
     check(prepared, options)
+    require_writable(out or _EXPORTS)  # otherwise the run would be charged first
     if not options.as_json:
         show_plan(prepared, ledger_states(prepared))
     sweep, ended = start_sweep(prepared, replace(options, next_commands=False))
@@ -198,7 +203,7 @@ def _export_folder(sweep: SweepFolder) -> Path:
     """Return the folder exports/NAME, or exports/ID if the first has the model of another sweep."""
     from tuner.sweep.start_weights import exported_search
 
-    named, exported = Path("exports") / sweep.name, charged_run(sweep).id
+    named, exported = _EXPORTS / sweep.name, charged_run(sweep).id
     return named if exported_search(named) in (None, exported) else named.with_name(exported)
 
 

@@ -75,6 +75,7 @@ def test_a_sealed_search_tells_nothing_of_the_number_of_its_runs(cards: dict[str
     tail = (1 - 1 / 10) ** 400
     assert law["probability_of_more"] == pytest.approx(tail, rel=1e-6)
     assert law["delta_of_truncation"] == pytest.approx((1 + exp(4.0)) * tail, rel=1e-6)
+    assert any("drawn independently from a fixed distribution" in row["assumption"] for row in card["assumptions"])
     # Its place in the ledger is the same whatever was drawn: cap set, opened, begun; nothing marks its end.
     assert card["ledger"]["head_seq"] == 3
     assert card["winner"]["single_run_epsilon"] == accounting.epsilon(MECHANISM, 120, 1e-5)
@@ -109,6 +110,18 @@ def test_other_searches_have_one_release_a_step(cards: dict[str, dict[str, Any]]
     assert [each["noise_multiplier"] for each in card["winner"]["releases"]] == [MECHANISM.noise_multiplier]
     assert "two Gaussian releases" not in card["training_cap"]["mechanism"]
     assert "loss probes" not in str(card["assumptions"])
+
+
+def test_the_card_of_a_sampler_that_learns_does_not_say_that_runs_are_independent(ledger: Ledger) -> None:
+    learning = replace(KINDS["sealed"]["filter"], ratio=(0.5, 2.0))
+    open_first(ledger, **(KINDS["sealed"] | {"filter": learning, "epsilon": learning.claim(1e-5)}))
+    ledger.begin_sealed("first", "0" * 64)
+    card = issue_card(ledger, replace(FACTS, winner="winner", winner_run=(MECHANISM, 120), sampler="bounded"))
+    page = render_markdown(card)
+    assert "independent runs" not in page
+    assert "runs were independent" not in page
+    (drawn,) = [row for row in card["assumptions"] if "fixed distribution" in row["assumption"]]
+    assert "between 0.5 and 2 times" in drawn["assumption"]
 
 
 def test_a_sealed_winner_must_be_a_run_that_the_search_may_make(ledger: Ledger) -> None:
@@ -207,6 +220,9 @@ def test_the_card_does_not_vouch_for_code_that_is_not_ours(ledger: Ledger, code:
     ledger.settle("first", "a", 120)
     card = issue_card(ledger, FACTS)
     assert statuses(card) == {"assumed"}
+    (weights,) = [row for row in card["assumptions"] if "initial weights" in row["assumption"]]
+    assert weights["status"] == "assumed"
+    assert str(next(iter(code.values()))) in weights["why"]
     assert check_card(card_text(card), ledger, page=render_markdown(card)).ok
     for row in card["assumptions"]:
         if row["assumption"] in OF_CODE:

@@ -24,6 +24,13 @@ def test_the_largest_cap_and_the_largest_total_are_named() -> None:
     assert totals_sentence([A]) == A.sentence
 
 
+def test_a_total_over_different_validation_splits_says_for_which_records_it_holds() -> None:
+    condition = "the total holds only for records that every search used for training"
+    assert condition in totals_sentence([replace(A, splits=2)])
+    assert totals_sentence([A, replace(B, splits=2), C]).count(condition) == 1
+    assert condition not in totals_sentence([A, B, C]) + totals_sentence([replace(VOID, splits=2)])
+
+
 def test_records_of_a_void_total_were_used_even_if_no_search_counts() -> None:
     said = replace(VOID, searches=0, committed=(0.0, 0.0)).sentence
     assert "used without protection (no charged search)" in said

@@ -57,6 +57,7 @@ class Total:
         searches: number of these searches.
         within: whether the cap holds for what is committed. With a Rényi order it may, although the sums exceed it.
         void: whether the owner let the records be used without protection, so that no total holds.
+        splits: number of different validation splits of these searches.
         ledger_option: option that names the ledger, if it is not the default one: `` --ledger URL``.
     """
 
@@ -66,6 +67,7 @@ class Total:
     searches: int = 0
     within: bool = True
     void: bool = False
+    splits: int = 1
     ledger_option: str = ""
 
     @classmethod
@@ -79,6 +81,7 @@ class Total:
             searches=state.committed.searches,
             within=within_cap(state) is not False,
             void=bool(state.voids),
+            splits=len(state.validation_splits),
         )
 
     @classmethod
@@ -92,6 +95,7 @@ class Total:
             searches=budget["searches"],
             within=budget["within_cap"] is not False,
             void=bool(budget["void"]),
+            splits=len(budget["validation_splits"]),
         )
 
     @property
@@ -136,7 +140,7 @@ def totals_sentence(totals: Sequence[Total]) -> str:
     cap is named, which holds for every record in them, and the largest total.
     """
     if len(totals) == 1:
-        return totals[0].sentence
+        return totals[0].sentence + _split_condition(totals)
     void = [each for each in totals if each.void]
     free = [each for each in totals if not each.void and each.cap is None]
     above = [each for each in totals if not each.void and each.cap is not None and not each.within]
@@ -155,7 +159,17 @@ def totals_sentence(totals: Sequence[Total]) -> str:
         most = amounts(max(epsilon for epsilon, _ in caps), max(delta for _, delta in caps))
         worst = max(held, key=lambda each: each.committed)
         said.append(f"ALL searches on {which} together: at most {most}, which is {whose}. {_largest(worst)}.")
-    return " ".join([*said, *(each.how_to_cap for each in free[:1])])
+    return " ".join([*said, *(each.how_to_cap for each in free[:1])]) + _split_condition(totals)
+
+
+def _split_condition(totals: Sequence[Total]) -> str:
+    """Return for which records a total holds, if the searches have different validation splits."""
+    if all(each.void or each.splits < 2 for each in totals):
+        return ""
+    return (
+        " Their validation splits differ, so the total holds only for records that every search used for training or "
+        "for protected validation."
+    )
 
 
 def _names(totals: Sequence[Total]) -> str:

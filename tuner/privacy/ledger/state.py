@@ -12,7 +12,7 @@ from tuner.errors import LedgerCorruptError, LedgerError
 from tuner.privacy.accountant.filters import Filter
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.ledger.division import NamedDivision
-from tuner.privacy.ledger.entries import GENESIS
+from tuner.privacy.ledger.entries import GENESIS, canonical
 from tuner.privacy.ledger.persistent import Persistent
 
 __all__ = [
@@ -376,6 +376,11 @@ class DatasetState:
     def searches(self) -> tuple[SearchState, ...]:
         """The searches, in the order in which they were opened."""
         return tuple(self.by_name.values())
+
+    @cached_property
+    def validation_splits(self) -> tuple[str, ...]:
+        """The different validation splits of the searches that count, as canonical JSON."""
+        return tuple(sorted({canonical(each.details.get("split")) for each in self.searches if each.counts}))
 
     @property
     def has_own(self) -> bool:

@@ -20,6 +20,6 @@ SELECTION = Mode(
     kept="the settings, scores and curves of every other run; the number of runs; the times of the runs; checkpoint "
     f"files, raw logs, noise and records. All of these are for the operator only. {KEY}",
     extent="The claimed ε and δ cover the released run and its selection as the best run. The number of runs was drawn "
-    "at random and is secret. The runs were independent, and only the best one is released. If the number of runs were "
-    "shown together with the winner, both would reveal more about the records than was charged.",
+    "at random and is secret, and only the best run is released. If the number of runs were shown together with the "
+    "winner, both would reveal more about the records than was charged.",
 )

@@ -18,7 +18,7 @@ __all__ = ["Sealed"]
 
 @dataclass(frozen=True)
 class Sealed(ChargedWhole):
-    """Privacy filter for a random, hidden number of independent runs, of which only the best is released.
+    """Privacy filter for a random, hidden number of runs, of which only the best is released.
 
     Formal guarantees:
         The winner, its configuration and its score are (ε, δ)-DP with ε = `claim(δ)`. The claim includes the δ that
@@ -34,7 +34,7 @@ class Sealed(ChargedWhole):
     """
 
     kind: ClassVar[str] = "sealed"
-    label: ClassVar[str] = "a random, hidden number of independent runs, of which only the best is released"
+    label: ClassVar[str] = "a random, hidden number of runs, of which only the best is released"
     accounting: ClassVar[str] = (
         "the smaller of two bounds for the best of a random, hidden number of runs: one uses the privacy profile of a "
         "run, the other its Rényi divergence; both reserve a part of δ, because the number of "

@@ -7,7 +7,7 @@ from typing import Any
 
 from search_spaces import METHODS, MINIMA
 from trainables.model_names import MODELS
-from tuner.privacy.accountant.filters import VotedLabels
+from tuner.privacy.accountant.filters import Filter, Sealed, VotedLabels
 from tuner.privacy.card.sections.records import GENERATOR
 from tuner.privacy.card.sections.section import CardSection, Subject, starting_weights
 from tuner.privacy.card.text import plain
@@ -92,6 +92,7 @@ def _of_votes(subject: Subject) -> list[Assumption]:
         ("the noise is Gaussian, and drawn anew each time", _ASSUMED, f"{GENERATOR}; {_ROUNDED}"),
         (subject.search.filter.assumption[0], _LEDGER, subject.search.filter.assumption[1]),
         ("computations on the labels read no vote", _ENGINE, "students get the stored labels, and no vote"),
+        *_of_constants(subject),
     ]
 
 
@@ -149,6 +150,7 @@ def _of_release(subject: Subject) -> list[Assumption]:
             _ENGINE,
             "trials get the stored release instead of the records",
         ),
+        *_of_constants(subject),
     ]
 
 
@@ -179,20 +181,34 @@ def _of_code(subject: Subject) -> list[Assumption]:
             ),
             ("no record decides how a trial ends", _ENGINE, f"{_RAISING}; {crash}"),
         ]
-    details = subject.search.details
-    own = [
-        f"{what} {details.get(what)}"
-        for what, ours in (("model", MODELS), ("method", METHODS))
-        if details.get(what) not in ours
-    ]
     tested = (
-        f"{' and '.join(own)}: the user's own code, which does not come with dp-tuner; it was tested on public inputs, "
-        "but such tests cannot find every dependence between samples"
+        f"{_own_code(subject)}: the user's own code, which does not come with dp-tuner; it was tested on public "
+        "inputs, but such tests cannot find every dependence between samples"
     )
     return [
         ("before clipping, each sample is computed without the other samples", _ASSUMED, tested),
         ("no record decides how a trial ends", _ASSUMED, f"{_RAISING}; {crash}"),
+        *_of_constants(subject),
     ]
+
+
+def _of_constants(subject: Subject) -> list[Assumption]:
+    """Return the assumption about what the user's own code brings with it, such as weights that it reads."""
+    if _comes_with_us(subject):
+        return []
+    return [
+        (
+            "the initial weights, buffers and constants of the user's own code depend on no private record",
+            _ASSUMED,
+            f"they are those of {_own_code(subject)}, and are not checked",
+        )
+    ]
+
+
+def _own_code(subject: Subject) -> str:
+    details = subject.search.details
+    kinds = (("model", MODELS), ("method", METHODS))
+    return " and ".join(f"{kind} {details.get(kind)}" for kind, ours in kinds if details.get(kind) not in ours)
 
 
 def _of_start(subject: Subject) -> list[Assumption]:
@@ -221,6 +237,20 @@ def _comes_with_us(subject: Subject) -> bool:
     return details.get("model") in MODELS and details.get("method") in METHODS
 
 
+def _of_drawing(filter: Filter) -> Assumption:
+    """Return the assumption about how a sealed search draws configurations."""
+    if not isinstance(filter, Sealed) or filter.ratio == (1.0, 1.0):
+        why = "random search with a secret key from the operating system"
+        return "configurations are drawn independently from a fixed distribution", _ENGINE, why
+    low, high = filter.ratio
+    return (
+        f"whatever earlier runs scored, the density of a configuration is between {low:g} and {high:g} times that of a "
+        "fixed distribution",
+        _ENGINE,
+        "the sampler draws from a mixture with these bounds, and ε includes what its choices reveal",
+    )
+
+
 def _of_charging(subject: Subject) -> list[Assumption]:
     found = subject.search
     rows: list[Assumption]
@@ -233,11 +263,7 @@ def _of_charging(subject: Subject) -> list[Assumption]:
                 _ENGINE,
                 "it is drawn from the operating system's generator and never shown",
             ),
-            (
-                "configurations are drawn from a fixed distribution",
-                _ENGINE,
-                "random search with a secret key from the operating system; for a sampler that learns, ε is larger",
-            ),
+            _of_drawing(found.filter),
             ("only the winner is released", _ASSUMED, OPERATOR_TRUST),
         ]
     else:

@@ -7,7 +7,6 @@ from typing import Any
 from tuner.privacy.card.sections.section import CardSection, Field, Subject
 from tuner.privacy.card.text import blocks_text, cap_text, other_searches_text, splits_text, voids_text
 from tuner.privacy.ledger.blocks import table_of
-from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.history import within_cap
 from tuner.privacy.ledger.odometer import read_dataset
 from tuner.privacy.ledger.state import DatasetState, SearchState
@@ -63,9 +62,7 @@ def _total(state: DatasetState) -> dict[str, Any]:
         "committed_delta": state.committed_delta,
         "within_cap": within_cap(state),
         "void": [{"day": void.day, "use": void.use, "why": void.why} for void in state.voids],
-        "validation_splits": sorted(
-            {canonical(other.details.get("split")) for other in state.searches if other.counts}
-        ),
+        "validation_splits": list(state.validation_splits),
     }
 
 

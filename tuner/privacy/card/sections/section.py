@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from trainables.model_names import MODELS
 from tuner.errors import VerificationError
 from tuner.privacy.accountant.filters import Filter
 from tuner.privacy.accountant.mechanism import SampledGaussian
@@ -74,8 +75,10 @@ class Subject:
 
 def starting_weights(details: Mapping[str, Any]) -> str:
     """Return which weights a search starts from, as the ledger keeps it."""
-    start = details.get("start")
+    start, model = details.get("start"), details.get("model")
     if not isinstance(start, Mapping):
+        if model is not None and model not in MODELS:
+            return f"what the user's own function {model} returns, assumed to depend on no private record"
         return "random, from the public seed"
     return f"assumed public, sha256 {start.get('sha256')}; the experiment file declares this, and it is not checked"
 
