@@ -7,27 +7,30 @@
 
 import sys
 import tempfile
+from pathlib import Path
 
 from ray import tune
 from ray.tune.schedulers import ASHAScheduler
 
 from tuner.ray_users.trainable import dp_trainable
 
-folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
+folder = str(Path(sys.argv[1]).absolute()) if len(sys.argv) > 1 else tempfile.mkdtemp()
 trainable = dp_trainable(
     method="dp_sgd", dataset="digits", ledger=f"sqlite:///{folder}/ledger.db", epsilon=3.0, delta=1e-5,
     batch_size=256, steps=40, reports=4, full_runs=3,
 )  # fmt: skip
-results = tune.Tuner(
-    trainable,
-    param_space={"learning_rate": tune.loguniform(0.05, 5), "max_grad_norm": tune.loguniform(0.1, 10)},
-    tune_config=tune.TuneConfig(
-        metric="validation_accuracy", mode="max", num_samples=8, reuse_actors=True,
-        scheduler=ASHAScheduler(max_t=4, grace_period=1, reduction_factor=2),
-    ),
-    run_config=tune.RunConfig(storage_path=folder, verbose=0),
-).fit()  # fmt: skip
-trainable.budget.close()
+try:
+    results = tune.Tuner(
+        trainable,
+        param_space={"learning_rate": tune.loguniform(0.05, 5), "max_grad_norm": tune.loguniform(0.1, 10)},
+        tune_config=tune.TuneConfig(
+            metric="validation_accuracy", mode="max", num_samples=8, reuse_actors=True,
+            scheduler=ASHAScheduler(max_t=4, grace_period=1, reduction_factor=2),
+        ),
+        run_config=tune.RunConfig(storage_path=folder, verbose=0),
+    ).fit()  # fmt: skip
+finally:  # a search that is left open counts with its whole epsilon, even if it took no step
+    trainable.budget.close()
 spent, best = trainable.budget.view(), results.get_best_result()
 print(f"best: trial with {best.config}: {best.metrics['validation_accuracy']:.3f}")
 print(f"{spent.spent_steps} of {spent.step_cap} steps; epsilon {spent.epsilon_cap:.3g} is claimed for all trials")

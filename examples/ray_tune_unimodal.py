@@ -7,6 +7,7 @@ The claim is that of `ray_tune_asha.py`, with a cap that pays for four whole tri
 
 import sys
 import tempfile
+from pathlib import Path
 
 from ray import tune
 
@@ -15,7 +16,7 @@ from tuner.ray_users.trainable import dp_trainable
 from tuner.study.unimodal.pruner import UnimodalPruner
 from tuner.study.unimodal.sampler import UnimodalSampler
 
-folder = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()
+folder = str(Path(sys.argv[1]).absolute()) if len(sys.argv) > 1 else tempfile.mkdtemp()
 trainable = dp_trainable(
     method="dplis", dataset="digits", ledger=f"sqlite:///{folder}/ledger.db", epsilon=3.0, delta=1e-5,
     batch_size=256, steps=40, reports=4, full_runs=4,
@@ -24,16 +25,18 @@ known = {"tolerance": 0.02, "last_step": 4}  # 4 reports; a difference of two po
 search = StudySearch(
     UnimodalSampler("smoothing_radius", **known), UnimodalPruner("smoothing_radius", **known), last_step=4
 )
-results = tune.Tuner(
-    trainable,
-    param_space={"smoothing_radius": tune.uniform(0, 3), "learning_rate": 2.0, "max_grad_norm": 1.0},
-    tune_config=tune.TuneConfig(
-        metric="validation_accuracy", mode="max", num_samples=6, reuse_actors=True, max_concurrent_trials=2,
-        search_alg=search, scheduler=search.scheduler(),
-    ),
-    run_config=tune.RunConfig(storage_path=folder, verbose=0),
-).fit()  # fmt: skip
-trainable.budget.close()
+try:
+    results = tune.Tuner(
+        trainable,
+        param_space={"smoothing_radius": tune.uniform(0, 3), "learning_rate": 2.0, "max_grad_norm": 1.0},
+        tune_config=tune.TuneConfig(
+            metric="validation_accuracy", mode="max", num_samples=6, reuse_actors=True, max_concurrent_trials=2,
+            search_alg=search, scheduler=search.scheduler(),
+        ),
+        run_config=tune.RunConfig(storage_path=folder, verbose=0),
+    ).fit()  # fmt: skip
+finally:  # a search that is left open counts with its whole epsilon, even if it took no step
+    trainable.budget.close()
 best = results.get_best_result()
 print(f"best: trial with R = {best.config['smoothing_radius']:.2f}: {best.metrics['validation_accuracy']:.3f}")
 print([trial.state.name.lower() for trial in search.study.trials], "epsilon", trainable.budget.view().epsilon_cap)

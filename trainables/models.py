@@ -97,8 +97,8 @@ def _user_model(name: str, style: _Style) -> nn.Module:
     except (ImportError, AttributeError, ValueError) as error:
         raise HyperparameterError(
             "model-not-importable",
-            f"The model {name!r} cannot be imported as package.module:function ({error}). Correct the name, or put the "
-            "module into the current folder.",
+            f"The model {name!r} cannot be imported as package.module:function ({error}). Correct the name, put the "
+            "module into the current folder, or install what the module imports.",
         ) from error
     module = function(input_shape=style.input_shape, classes=style.classes)
     if not isinstance(module, nn.Module):

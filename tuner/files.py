@@ -48,8 +48,11 @@ def replacing(path: Path, *, mode: int = 0o666) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError) and error.filename == str(temporary):
+            error.filename = str(path)  # the name that the user knows
         raise
 
 
@@ -71,12 +74,12 @@ def write_json(path: Path, values: object) -> None:
 
 
 def require_page_path(out: Path) -> None:
-    """Raise an InputError if no page can be written to this path: it is a folder, or its folder does not exist."""
-    if out.is_dir() or not out.parent.is_dir():
+    """Raise an InputError if no page can be written to this path: a folder, or one in a folder that takes no file."""
+    if out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK | os.X_OK):
         raise InputError(
             "output-path-invalid",
-            f"Cannot write the page to {out}: it is a folder, or its folder does not exist. Name a file in a folder "
-            "that exists.",
+            f"Cannot write the page to {out}: it is a folder, or its folder does not exist or cannot be written. Name "
+            "a file in a folder that can be written.",
         )
 
 

@@ -164,6 +164,11 @@ def stopped(folder: Path) -> None:
     sweep.write_status(state="interrupted")
 
 
+def taken(folder: Path) -> None:
+    (folder / "other").mkdir()
+    (folder / "other" / "experiment.yaml").write_text("# my own file")
+
+
 def damaged(folder: Path) -> None:
     (folder / "dp-tuner" / "ledger.db").write_bytes(b"not a ledger" * 100)
 
@@ -181,6 +186,7 @@ SWEEPS: dict[str, Bad] = {
     "an export of a sweep that has not ended": words("export tiny", "sweep-not-finished", given=stopped),
     "the top of a curve that no search fitted": words("export tiny --by curve", "no-curve"),
     "an export into a file": words("export tiny --out e.yaml", "output-unwritable"),
+    "an export over other files": words("export tiny --out other", "output-taken", given=taken),
     "a report into a folder that is not there": words("report tiny --out no/r.html", "output-path-invalid"),
     "a comparison into a folder that is not there": words("compare tiny --out no/c.html", "output-path-invalid"),
     "a comparison with what does not exist": words("compare tiny other", "sweep-not-found", "'other'"),

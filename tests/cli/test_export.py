@@ -175,10 +175,27 @@ def test_a_refused_card_leaves_nothing_behind_and_the_test_set_unused(
 def test_train_refuses_what_it_cannot_write_before_it_charges(charged: Tune) -> None:
     charged("export", "tiny")
     before = charged.entries
-    for out in ("tiny.yaml", "tiny.yaml/x"):
+    bad = {"tiny.yaml": "unwritable", "tiny.yaml/x": "unwritable", "exports/tiny": "taken"}
+    for out, problem in bad.items():
         said = charged("train", "exports/tiny/experiment.yaml", "--local", "--out", out, code=2).err
-        assert "[output-unwritable]" in said
+        assert f"[output-{problem}]" in said
     assert charged.entries == before
+
+
+def test_an_export_replaces_an_export_of_the_same_search_only(charged: Tune) -> None:
+    folder = charged.folder / "mine"
+    folder.mkdir()
+    (folder / "experiment.yaml").write_text("# my own file")
+    assert "[output-taken]" in charged("export", "tiny", "--out", "mine", code=2).err
+    assert (folder / "experiment.yaml").read_text() == "# my own file"
+    (folder / "experiment.yaml").unlink()
+    charged("export", "tiny", "--out", "mine")
+    charged("export", "tiny", "--out", "mine")
+    card = (folder / "privacy_card.json").read_bytes()
+    charged("run", "tiny.yaml", "--local", "--quiet", "--set", "name=second")
+    said = charged("export", "second", "--out", "mine", code=2).err
+    assert f"has the export of {charged.sweeps[-1].name}" in said
+    assert (folder / "privacy_card.json").read_bytes() == card
 
 
 def test_export_refuses_what_it_cannot_write(look: Tune, tmp_path: Path) -> None:
@@ -186,7 +203,7 @@ def test_export_refuses_what_it_cannot_write(look: Tune, tmp_path: Path) -> None
     before = look.entries
     assert "[output-unwritable]" in look("export", "tiny", "--out", str(tmp_path / "file"), code=2).err
     assert look.entries == before
-    (tmp_path / "taken" / "model.safetensors").mkdir(parents=True)
+    (tmp_path / "taken" / "privacy_curve.svg").mkdir(parents=True)
     said = look("export", "tiny", "--out", str(tmp_path / "taken"), code=1).err
     assert "[system-error]" in said
     assert "Traceback" not in said

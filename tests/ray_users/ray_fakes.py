@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+import torch
 
 import trainables.engine.step as engine
 from trainables.charge import NoCharge
@@ -14,6 +17,17 @@ from tuner.privacy.ledger.ledger import Ledger
 from tuner.ray_users.trainable import DPTrainable
 
 ADD_NOISE = engine.add_noise
+
+
+class Centred(torch.nn.Linear):
+    """Subtracts the mean of the batch, so that each sample depends on the others."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x.flatten(1) - x.flatten(1).mean(0))
+
+
+def centred(*, input_shape: tuple[int, ...], classes: int) -> torch.nn.Module:
+    return Centred(math.prod(input_shape), classes)
 
 
 def counted(trainable: type[DPTrainable], folder: Path, *, hangs_at: int | None = None) -> type[DPTrainable]:

@@ -17,6 +17,7 @@ from trainables import data
 from trainables.charge import NoCharge
 from trainables.checkpoint import read_state
 from trainables.data import DatasetRequest, shared
+from trainables.errors import GateError, TrainableError
 from trainables.training import PrivateTraining
 from tuner.errors import BudgetRefusedError, InputError, LedgerError, TunerError
 from tuner.privacy.ledger.ledger import Ledger
@@ -225,7 +226,7 @@ def test_a_search_is_continued_with_the_same_arguments_only(tmp_path: Path) -> N
     view = again.budget.view()
     assert (view.spent_steps, view.reserved_steps) == (5, 0)
     with raises_code(TunerError, "ledger-mismatch"):
-        made(tmp_path, search="mine", model="mlp")
+        made(tmp_path, search="mine", model="mlp_64")
     with raises_code(TunerError, "ledger-mismatch"):
         made(tmp_path, search="mine", epsilon=4.0)
 
@@ -251,6 +252,8 @@ def test_a_data_set_without_room_refuses_before_the_first_trial(tmp_path: Path) 
         ({"epsilon": float("nan")}, InputError, "epsilon-out-of-range"),
         ({"delta": 0}, InputError, "delta-out-of-range"),
         ({"delta": 1e-3}, InputError, "delta-too-large"),
+        ({"model": "mlp"}, TrainableError, "model-unknown"),
+        ({"model": "ray_fakes:centred"}, GateError, "samples-mixed"),
     ],
 )
 def test_what_cannot_be_run_is_refused_and_makes_no_ledger(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import math
 import os
-import copy
 import pickle
 import stat
 from dataclasses import replace

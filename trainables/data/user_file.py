@@ -45,7 +45,7 @@ BLOCK = "block_train"
 
 MOST_CLASSES = 100_000  # a model with one output for each class would not fit into memory
 _LABEL_FIX = {
-    "f": "Convert the labels with .astype(int).",
+    "f": "For a regression, choose the task `regression`. If the numbers name classes, convert them with .astype(int).",
     "b": "Convert the labels with .astype(int).",
     "U": "Number the classes from 0.",
     "S": "Number the classes from 0.",
@@ -86,7 +86,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
         raise DatasetError(
             "own-file-format",
             f"{path} must be an npz file of arrays, without pickled objects (got {type(error).__name__} while "
-            "reading it). Write the file with numpy.savez.",
+            "reading it). Write the file with numpy.savez, and texts with .astype(str).",
         ) from error
 
 

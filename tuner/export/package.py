@@ -28,7 +28,7 @@ from tuner.sweep.preflight import find_own_model
 from tuner.sweep.registration import division_of, hold_release_to_ledger, hold_to_ledger, refuse_if_charged
 from tuner.sweep.releases import hold_release, release_name
 from tuner.sweep.sealed import require_trained
-from tuner.sweep.start_weights import exported_metadata, start_file
+from tuner.sweep.start_weights import exported_metadata, exported_search, start_file
 from tuner.sweep.status import RESUMABLE, RUNNING, resume_command, state_of
 from tuner.sweep.trial_spec import on_release, training_spec
 from tuner.sweep.winner import By
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tuner.sweep.folder import SweepFolder
     from tuner.sweep.releases import StoredRelease
 
-__all__ = ["export_sweep", "export_text", "require_writable"]
+__all__ = ["export_sweep", "export_text", "require_free", "require_writable"]
 
 _MODEL, _EXPERIMENT = "model.safetensors", "experiment.yaml"
 _CLAIM = ("epsilon", "delta")
@@ -157,6 +157,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     state, *others = ledger.states_of(charged.datasets)
     build_card(facts, state=state, others=others)
     origin = {"ledger": ledger.id, "entries": state.seq, "head": state.head}
+    require_free(out, sweep.id)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -185,6 +186,17 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         "first_line": claim_of_card(card),
         "claim": {"epsilon": card["claim"]["epsilon"], "delta": card["claim"]["delta"]},
     }
+
+
+def require_free(out: Path, search: str | None = None) -> None:
+    """Raise an InputError if an export would replace files, except those of an earlier export of the same search."""
+    taken = [name for name in (_MODEL, _EXPERIMENT, _CARD, _CARD_PAGE) if (out / name).exists()]
+    found = exported_search(out)
+    if taken and (search is None or found != search):
+        whose = f"the export of {found}" if found is not None else "files that the export would replace"
+        raise InputError(
+            "output-taken", f"The folder {out} has {whose}: {', '.join(taken)}. Choose another folder with `--out`."
+        )
 
 
 def require_writable(out: Path) -> None:

@@ -25,7 +25,7 @@ import ray
 from ray.tune import Trainable
 
 from trainables.checks import near_name_hint
-from trainables.data import DatasetRequest, check_present, public_train_size
+from trainables.data import DatasetRequest, check_present, info, public_train_size
 from trainables.errors import TrainableError, WalledError
 from trainables.methods import STEP_METHODS
 from trainables.rungs import Payment
@@ -94,7 +94,7 @@ def dp_trainable(
 
     Raises:
         InputError: an argument cannot be used.
-        TrainableError: the data set is unknown, or its files are missing.
+        TrainableError: the data set or the model is unknown, files are missing, or the model mixes samples.
         BudgetRefusedError: the claim does not fit the cap of the data set.
         TunerError: the search exists with other arguments.
     """
@@ -128,6 +128,7 @@ def dp_trainable(
         parameters={},
         seed=seed,
     )
+    _check_model(spec)
     claim = Claim(epsilon=float(epsilon), delta=float(delta), filter=TotalSteps(SampledGaussian(rate, noise), most))
     name = search or f"ray-{method}-{uuid.uuid4().hex[:8]}"
     budget = open_budget(ledger, name, spec, claim, full_runs=full_runs)
@@ -156,6 +157,20 @@ def _check(method: str, request: DatasetRequest, *, steps: int, reports: int, fu
             f"`full_runs` must be finite and at least 1 (got {full_runs!r}). It is the number of whole trials that the "
             "cap pays for.",
         )
+
+
+def _check_model(spec: TrainingSpec) -> None:
+    """Raise a TrainableError if the model cannot be trained privately, as found on public random inputs."""
+    from trainables.audit.sensitivity import check_sensitivity
+    from trainables.engine.layout import Layout
+    from trainables.gradients import gradient_source
+    from trainables.models import build
+
+    about = info(spec.dataset)
+    module = build(spec.model, input_shape=about.input_shape, classes=about.outputs, seed=spec.seed)
+    source = gradient_source(module, Layout.of(module), about.input_shape, precision=spec.precision, task=about.task)
+    if ":" in spec.model:
+        check_sensitivity(module, source, input_shape=about.input_shape, classes=about.classes)
 
 
 class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types

@@ -175,7 +175,7 @@ def ranking_chart(report: SweepReport) -> Chart | None:
     chart["layout"]["xaxis"] |= {"type": "category", "categoryarray": [str(trial.number) for trial in shown]}
     chart["note"] = (
         "A vertical line is one standard error up and down. The error comes from the limited number of validation "
-        "records and, if scores are protected, from their noise."
+        "records, as computed from the public size, and, if scores are protected, from their noise."
     )
     return chart
 

@@ -243,7 +243,8 @@ def _axis_of(reports: Reports, name: str, values: Sequence[object]) -> dict[str,
     if not _is_log(reports, name, values):
         return {"type": "linear"}
     known = [value for value in values if isinstance(value, (int, float))]
-    few = max(known) / min(known) < _DECADES  # then 2 and 5 between the powers of ten are labelled too
+    # Then 2 and 5 between the powers of ten are labelled too. Within one power, plotly's own labels are closer.
+    few = 10 <= max(known) / min(known) < _DECADES
     return {"type": "log", "tickformat": "~g", **({"dtick": "D2"} if few else {})}
 
 

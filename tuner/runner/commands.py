@@ -133,7 +133,7 @@ def _require_open_use(prepared: ReadySearch, reason: str) -> None:
 
 def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out: Path | None) -> int:
     """Run `tune train` and return its exit code. It trains one configuration, charges it, and exports it."""
-    from tuner.export.package import require_writable
+    from tuner.export.package import require_free, require_writable
 
     path = find_file(file)[0]
     _require_as_exported(path)
@@ -155,7 +155,9 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
             "run` to search, then `tune export`.",
         )
     check(prepared, options)
-    require_writable(out or _EXPORTS)  # otherwise the run would be charged first
+    require_writable(out or _EXPORTS)  # both are asked again after the run was charged
+    if out is not None:
+        require_free(out)
     if not options.as_json:
         show_plan(prepared, ledger_states(prepared))
     sweep, ended = start_sweep(prepared, replace(options, next_commands=False))

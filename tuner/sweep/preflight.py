@@ -10,7 +10,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -311,9 +311,13 @@ def _one_thread() -> Iterator[None]:
 
 @contextmanager
 def running_own_model(prepared: ReadySearch) -> Iterator[None]:
-    """Convert an error of the user's model code to an InputError with the model's place in the experiment file."""
+    """Convert an error of the user's model code to an InputError with the model's place in the experiment file.
+
+    What the code prints goes to standard error, because the answer of a command may be JSON.
+    """
     try:
-        yield
+        with redirect_stdout(sys.stderr):
+            yield
     except TrainableError:
         raise
     except Exception as error:

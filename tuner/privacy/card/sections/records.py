@@ -34,7 +34,9 @@ RECORDS = CardSection(
     value=_records,
     fields={
         "public_size": Field("number of units (records or users) that training and accounting use"),
-        "public_size_is_public": Field("whether this number is public"),
+        "public_size_is_public": Field(
+            "whether this number is a published one (no: the operator vouches that it is public)"
+        ),
         "records_per_user": Field("largest number of records of one user in a step (contribution bound)"),
         "division": Field("what the total for one user, over all searches, depends on"),
         "preprocessing": Field("preprocessing"),
