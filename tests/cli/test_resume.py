@@ -68,7 +68,8 @@ def test_a_sweep_whose_output_nobody_reads_any_more_is_interrupted(tune: Tune) -
     process = tune.process("run", tune.write(**LONG), "--local", "--quiet")
     until(process, "trial 0 complete")
     process.stdout.close()
-    err = process.stderr.read()
+    with process.stderr:
+        err = process.stderr.read()
     assert process.wait() == 129
     assert f"tune resume {tune.sweeps[0].name} --local" in err
     assert "Traceback" not in err

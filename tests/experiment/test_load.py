@@ -90,7 +90,7 @@ def test_a_claim_for_each_window_of_a_text_is_not_taken_for_one_of_its_sentences
     about = DATASETS["state_union"]
     assert about.record
     assert about.record in warned["record"][0]
-    assert about.record in _preprocessing(about)
+    assert about.record in _preprocessing(about, "next_word_lstm")
 
 
 def test_the_parameters_of_a_schedule_are_in_the_order_of_its_kinds() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def test_a_number_is_used_at_the_end_only_and_survives_a_checkpoint(
     assert average is not None
     assert torch.equal(training._layout.flatten(training.model), average.value())
     training.save(tmp_path / "trial" / "state.pt")
-    resumed = PrivateTraining(spec, charge)
+    resumed = PrivateTraining(spec, copy.deepcopy(charge))
     resumed.load(tmp_path / "trial" / "state.pt")
     for each in (training, resumed):
         each.run_to(20)

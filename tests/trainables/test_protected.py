@@ -4,6 +4,7 @@ noised by what the charge says.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -228,11 +229,11 @@ def test_a_score_after_a_restore_has_noise_of_its_own(trained: Trained, charge: 
     assert repeated.evaluate() == seen
 
 
-def test_a_stream_goes_on_where_nothing_was_released_since(trained: Trained) -> None:
+def test_a_stream_goes_on_where_nothing_was_released_since(trained: Trained, charge: CountingCharge) -> None:
     first = trained(0, score_noise=NOISE)
     first.evaluate()
     first.run_to(4)
-    restored = trained(0, score_noise=NOISE)
+    restored = PrivateTraining(first.spec, copy.deepcopy(charge))
     restored.load_state_dict(first.state_dict())
     assert torch.equal(key_of(restored), key_of(first))
     for training in (first, restored):
