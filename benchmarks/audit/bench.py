@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import yaml
 
-from benchmarks.audit.state import forget_records
+from trainables.data import forget_records
 
 __all__ = ["RECORDS", "Bench", "Said", "copy_ledger"]
 

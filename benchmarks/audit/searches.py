@@ -37,7 +37,7 @@ from benchmarks.audit.shown import (
     shown_on_mlflow,
     shown_text,
 )
-from benchmarks.audit.state import CLASSES, FEATURES, SCRATCH, Hostile, captured, forget_records, hostile_records
+from benchmarks.audit.state import CLASSES, FEATURES, SCRATCH, Hostile, captured, hostile_records
 from benchmarks.harness import Results, Settings, Table, at_least, at_most
 
 __all__ = ["BARS", "CASES", "Case", "Records", "measure", "neighbours", "play", "probe"]
@@ -162,7 +162,7 @@ class Records:
         return np.array([row.tobytes() in aside for row in x.astype(np.float32)])
 
     def _loaded(self, path: Path) -> Any:  # noqa: ANN401 - Splits
-        from trainables.data import DatasetRequest, load_records
+        from trainables.data import DatasetRequest, forget_records, load_records
 
         users: dict[str, Any] = {"unit": "user", "records_per_user": 3, "public_users": _USERS}
         forget_records()

@@ -140,6 +140,7 @@ class _Listening:
 def shown_by_trial(folder: Path, file: Path, model: str, *, users: bool = False, protected: bool = False) -> str:
     """Run one private trial on a file of records, and return what it shows, without charged numbers."""
     from trainables.charge import NoCharge
+    from trainables.data import forget_records
     from trainables.training import TrainingSpec
     from tuner.executors.base import TrialSetup
     from tuner.executors.local import LocalExecutor
@@ -177,20 +178,11 @@ def _request(file: Path, *, users: bool) -> DatasetRequest:
 
 def _validating(file: Path, *, users: bool) -> int:
     """Return the number of validation records of a file."""
-    from trainables.data import load_records
+    from trainables.data import forget_records, load_records
 
     forget_records()
     with captured():
         return len(load_records(_request(file, users=users)).y_validation)
-
-
-def forget_records() -> None:
-    """Empty the caches of records, so that a file that was written anew is read anew."""
-    from trainables import data
-
-    for each in vars(data).values():
-        if hasattr(each, "cache_clear"):
-            each.cache_clear()
 
 
 @contextlib.contextmanager

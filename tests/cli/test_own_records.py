@@ -48,6 +48,19 @@ def own(tune: Tune) -> Tune:
     return tune
 
 
+def test_a_file_that_was_written_anew_is_read_anew_by_the_next_search_of_the_process(
+    own: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    load = loading.load_splits
+    monkeypatch.setattr(loading, "load_splits", lambda *asked: seen.append(asked) or load(*asked))
+    own("run", "own.yaml", "--local", "--quiet", "--set", "name=again", "--set", "search.trials=2")
+    assert len(seen) == 1, "once a search"
+    write_records(own.folder / "own.npz", key=1)
+    own("run", "own.yaml", "--local", "--quiet", "--set", "name=other")
+    assert len(seen) == 2
+
+
 def test_other_records_under_the_same_path_are_refused(own: Tune, scored: list[str]) -> None:
     write_records(own.folder / "own.npz", key=1)
     for words in (("resume", "own", "--local", "--set", "search.trials=2"), ("export", "own")):

@@ -184,7 +184,7 @@ def test_a_training_on_shared_records_is_bit_identical(here: str, monkeypatch: p
         training = make(spec, NoCharge())
         training.run_to(STEPS)
         reached.append((training._theta.clone(), training.evaluate()))
-    assert shared._scope == here
+    assert shared._scope is None, "what this process loads later is not shared"
     assert torch.equal(reached[0][0], reached[1][0])
     assert reached[0][1] == reached[1][1]
 

@@ -16,7 +16,7 @@ import trainables.engine.step as engine
 from trainables import data
 from trainables.charge import NoCharge
 from trainables.checkpoint import read_state
-from trainables.data import DatasetRequest, shared
+from trainables.data import DatasetRequest
 from trainables.errors import GateError, TrainableError
 from trainables.training import PrivateTraining
 from tuner.errors import BudgetRefusedError, InputError, LedgerError, TunerError
@@ -128,8 +128,7 @@ def test_a_trial_that_restarts_from_a_checkpoint_pays_again_for_what_it_repeats(
     assert "secret" not in read_state(tmp_path / "saved" / CHECKPOINT)
 
 
-def test_trials_on_one_machine_share_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, "_scope", None)  # restored at the end
+def test_trials_on_one_machine_share_the_records(tmp_path: Path) -> None:
     data._loaded.cache_clear()
     trial = made(tmp_path)(config=CONFIG)
     trial.train()

@@ -33,6 +33,7 @@ __all__ = [
     "budget_owner",
     "check_present",
     "data_folder",
+    "forget_records",
     "info",
     "is_own",
     "load_records",
@@ -222,6 +223,11 @@ def _records(request: DatasetRequest) -> str:
 def load_records(request: DatasetRequest) -> Splits:
     """Return the records as tensors. The tensors are cached, so callers must not change them."""
     return _loaded(request)
+
+
+def forget_records() -> None:
+    """Let the next `load_records` read the files, which may have been written anew."""
+    _loaded.cache_clear()
 
 
 @walled

@@ -44,7 +44,7 @@ _ALIGNED = 4096
 _LENGTH = struct.Struct("<Q")
 
 _scope: str | None = None
-"""Scope of this process. Without one, it shares nothing."""
+"""Scope of the training that is made now. Without one, nothing is shared."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,13 @@ class SharedRecords:
     scope: str
 
     def __call__(self, spec: Any, charge: Any, **others: Any) -> Training:  # noqa: ANN401 - of `MakeTraining`
-        """Return the training. This process shares all records that it loads from now on."""
+        """Return the training. It shares the records that it loads now."""
         global _scope
-        _scope = self.scope
-        training: Training = self.make_training(spec, charge, **others)
+        before, _scope = _scope, self.scope
+        try:
+            training: Training = self.make_training(spec, charge, **others)
+        finally:
+            _scope = before
         return training
 
 
