@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -29,6 +31,20 @@ def test_a_comparison_names_both_sweeps_and_an_unknown_one_is_an_error(charged: 
     for sweep in charged.sweeps:
         assert sweep.name in page
     assert "sweep-not-found" in charged("compare", "tiny", "nobody", code=2).text
+
+
+def test_a_sweep_whose_folder_cannot_be_removed_stays_whole(charged: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, _target: Path) -> Path:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    (folder,) = charged.sweeps
+    before = sorted(folder.rglob("*"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", refuse)
+        assert f"{folder}: Permission denied" in charged("rm", "tiny", "--yes", code=1).err
+    assert sorted(folder.rglob("*")) == before
+    charged("rm", "tiny", "--yes")
+    assert list((charged.folder / "runs").glob("tiny*")) == []
 
 
 def test_a_sweep_with_a_result_is_removed_only_on_request_and_its_charge_stays(charged: Tune) -> None:

@@ -33,7 +33,7 @@ def remove(sweep: SweepFolder, *, yes: bool) -> str:
                 f"({resume_command(sweep)}) nor exported, and its charges stay in the ledger. To remove the folder "
                 "anyway, add --yes.",
             )
-        # What cannot be renamed cannot be removed either. A folder that loses only its files would look never started.
-        going = sweep.root.rename(sweep.root.with_name(f".removed-{sweep.id}"))
+        # What cannot be renamed cannot be removed either. A folder that lost only its files would look never started.
+        going = sweep.root.rename(sweep.root.with_name(f"{sweep.id}.removed"))
         shutil.rmtree(going)
     return f"removed {sweep.root}; the ledger keeps the charges of this search, and MLflow keeps its runs"
