@@ -110,11 +110,11 @@ def test_a_share_lets_its_user_in_up_to_it_and_nobody_else(tune: Tune) -> None:
     file = tune.write(search__trials=1)
     share = ("--epsilon", "9", "--delta", "1e-5")
     tune(*SET[:4], "40", *SET[5:])
-    tune("budget", "grant", "digits", "somebody", *share)
+    assert "no account 'somebody'" in tune("budget", "grant", "digits", "somebody", *share).out
     assert "[no-share]" in tune("run", file, "--local", code=3).err
     assert "[no-share]" in tune("plan", file, "--no-timing", "--json", code=3).json["refused"]
     assert tune.sweeps == []
-    tune("budget", "grant", "digits", ME, *share)
+    assert "no account" not in tune("budget", "grant", "digits", ME, *share).out
     tune("run", file, "--local", "--quiet")
     assert "[share-exceeded]" in tune("run", file, "--local", code=3).err
     (shown,) = tune("budget", "show", "digits", "--json").json["datasets"]

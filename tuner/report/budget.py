@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pwd
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.odometer import LABEL, LABEL_VOID, LABEL_WITHOUT_CAP, read_dataset
 from tuner.privacy.ledger.state import DatasetState
 from tuner.privacy.ledger.stores import require_folder
+from tuner.privacy.ledger.stores.file_url import file_of
 from tuner.report.budget_page import budget_page
 from tuner.report.facts import dataset_line
 
@@ -140,10 +142,20 @@ def grant(url: str, dataset: str, user: str, *, epsilon: float, delta: float) ->
     ledger.grant(owner, user, epsilon, delta)
     state = ledger.dataset_state(owner)
     notes = [f"From now on only users with a share of {owner} can start a search on it."] if first else []
+    if file_of(ledger.url) is not None and not _is_account(user):
+        notes.append(f"This machine has no account {user!r}. If the name is wrong, grant a share to the right one.")
     committed = state.committed_by(user)
     if committed[0] > epsilon or committed[1] > delta:
         notes.append(f"The searches of {user} have committed more than the share, so {user} can start no new search.")
     return _changed(ledger, state, notes)
+
+
+def _is_account(user: str) -> bool:
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return False
+    return True
 
 
 def revoke(url: str, dataset: str, user: str) -> dict[str, Any]:
