@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,21 @@ def test_a_journal_with_a_broken_line_in_the_middle_is_refused_and_kept(tmp_path
     with raises_code(TunerError, "study-unreadable"):
         study_in(tmp_path)
     assert journal.read_bytes() == b"".join(lines)
+
+
+def test_a_journal_that_cannot_be_written_is_read_and_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = study_in(tmp_path)
+    add_trial(study)
+    journal = tmp_path / JOURNAL
+    journal.write_bytes(journal.read_bytes() + b'{"op_code":')  # a torn line, which a writer would cut off
+    before = journal.read_bytes()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != journal)
+    again = study_in(tmp_path)
+    assert [trial.value for trial in again.trials] == [0.5]
+    add_trial(again)
+    assert journal.read_bytes() == before
 
 
 def test_a_study_keeps_its_direction(tmp_path: Path) -> None:

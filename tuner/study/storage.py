@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,11 +73,19 @@ def open_study(
 def open_storage(folder: Path) -> BaseStorage:
     """Open the sweep's journal file, or create it if it does not exist.
 
+    Of a journal that cannot be written, such as that of an archived sweep, a copy is opened.
+
     Raises:
         tuner.errors.TunerError: the journal exists and cannot be read. An existing journal is never replaced.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     journal = folder / JOURNAL
+    if journal.exists() and not os.access(journal, os.W_OK):
+        copied = tempfile.TemporaryDirectory(prefix="dp-tuner-")
+        shutil.copyfile(journal, Path(copied.name) / JOURNAL)
+        storage = open_storage(Path(copied.name))
+        weakref.finalize(storage, copied.cleanup)
+        return storage
+    folder.mkdir(parents=True, exist_ok=True)
     _cut_torn_line(journal)
     create_private(journal)
     try:
