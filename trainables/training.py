@@ -88,7 +88,7 @@ class PrivateTraining:
         self._charge = charge
         self._restarts: int | None = None  # None before the first lease
         self._leased = 0  # see `state_dict`
-        self._continued: int | None = None  # steps leased with the loaded key, until this object's own first lease
+        self._continued: tuple[int, int] | None = None  # (leased, released) of a loaded key, until the first payment
         self._ranks = ranks
         self._hyperparameters = from_parameters(
             spec.method,
@@ -284,7 +284,7 @@ class PrivateTraining:
             # The lease is durable before the first of its batches is drawn.
             self._charge.lease(leased, sample_rate=used.sample_rate, noise_multiplier=used.noise_multiplier)
             self._leased += leased
-            self._keep_key_or_change_it(leased)
+            self._keep_key_or_change_it(leased=leased)
             for _ in range(leased):
                 self._theta = self._private_step.take(
                     self._theta, inputs, targets, learning_rate=self.learning_rate, users=self._users["train"]
@@ -295,13 +295,15 @@ class PrivateTraining:
         if self.step == self.spec.steps and self._hyperparameters.extrapolation == CHOSEN:
             self._choose_extrapolation()
 
-    def _keep_key_or_change_it(self, leased: int) -> None:
-        """Take a new key if another process has leased since the loaded checkpoint. `leased` are the first steps.
+    def _keep_key_or_change_it(self, *, leased: int = 0, released: int = 0) -> None:
+        """Take a new key if another process has paid since the loaded checkpoint. The arguments are what this one paid.
 
-        Two processes may load one checkpoint before either of them leases. At most one of them keeps its key.
+        Two processes may load one checkpoint before either of them pays. At most one of them keeps its key.
         """
-        if self._continued is not None and self._charge.leased() != self._continued + leased:
-            self._secret.rekey()
+        if self._continued is not None:
+            expected = (self._continued[0] + leased, self._continued[1] + released)
+            if (self._charge.leased(), self._released()) != expected:
+                self._secret.rekey()
         self._continued = None
 
     def _choose_extrapolation(self) -> None:
@@ -366,6 +368,7 @@ class PrivateTraining:
 
     def _released_score(self, noise: float) -> float:
         self._charge.release(noise=noise)  # durable before a validation record is read
+        self._keep_key_or_change_it(released=1)
         finite = bool(self._shown.isfinite().all())  # this depends on the model only, whose steps are charged
         records = self._records["validation"]
         found = answers(self.model, *records, outputs=self._outputs, even=True) if finite else iter(())
@@ -445,7 +448,7 @@ class PrivateTraining:
         if lost or state["spec"] != spec_fingerprint(self.spec):
             self._secret.rekey()
         elif self.spec.replay_key is None:
-            self._continued = state["leased"]
+            self._continued = (state["leased"], state["released"])  # asked again at the first payment
 
     def save(self, path: Path) -> None:
         """Write the state atomically, readable by the owner only. Raise InfrastructureError if it cannot be written."""

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -26,9 +27,12 @@ __all__ = [
     "replacing",
     "require_page_path",
     "take_lock",
+    "unwritable",
     "write_json",
     "write_text",
 ]
+
+_PAGE_HEAD = 100  # bytes in which a page says that it is one
 
 _PATIENCE = 1.0
 """Seconds that `take_lock` waits for a lock. Must be longer than the instant for which `is_locked` holds the lock."""
@@ -73,13 +77,27 @@ def write_json(path: Path, values: object) -> None:
     write_text(path, json.dumps(values, indent=2))
 
 
+def unwritable(folder: Path) -> OSError | None:
+    """Return the error that this process gets when it writes into a folder, or into the one that it is made in."""
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            return None
+    except OSError as error:
+        return error
+
+
 def require_page_path(out: Path) -> None:
-    """Raise an InputError if no page can be written to this path: a folder, or one in a folder that takes no file."""
-    if out.is_dir() or not out.parent.is_dir() or not os.access(out.parent, os.W_OK | os.X_OK):
+    """Raise an InputError if no page can be written to this path, or if a file there is no page."""
+    if out.is_dir() or not out.parent.is_dir() or unwritable(out.parent) is not None:
         raise InputError(
             "output-path-invalid",
             f"Cannot write the page to {out}: it is a folder, or its folder does not exist or cannot be written. Name "
             "a file in a folder that can be written.",
+        )
+    if out.exists() and not out.read_bytes()[:_PAGE_HEAD].lower().startswith(b"<!doctype html"):
+        raise InputError(
+            "output-path-invalid", f"The file {out} exists, and is no page that could be replaced. Name another file."
         )
 
 

@@ -142,8 +142,8 @@ FAULTS: tuple[Fault, ...] = (
         name="own-model-vouched-for",
         breaks="the card says of a user's own model that the engine enforces what was only tested",
         file="tuner/privacy/card/sections/assumptions.py",
-        old='    return details.get("model") in MODELS and details.get("method") in METHODS\n',
-        new='    return bool(details.get("model"))\n',
+        old='    return subject.model in MODELS and subject.search.details.get("method") in METHODS\n',
+        new="    return bool(subject.model)\n",
         test="tests/privacy/card/test_card.py::test_the_card_does_not_vouch_for_code_that_is_not_ours",
     ),
     Fault(

@@ -49,6 +49,13 @@ def test_a_driver_of_perceptrons_never_loads_torch(bare: Tune, tmp_path: Path) -
     assert "torch" in imported(tmp_path, "run", str(file), "--quiet", "--local")[1]
 
 
+def test_what_an_own_model_prints_is_no_part_of_an_answer(bare: Tune) -> None:
+    file = bare.write(trainable__model="own_models:printing")
+    said = bare("plan", file, "--no-timing", "--json")
+    assert said.json["trials"] > 0
+    assert "a line of the user's own" in said.err
+
+
 def test_commands_without_garbage_collection_are_commands_of_ours() -> None:
     assert set(SHORT) <= set(cli.commands)
 

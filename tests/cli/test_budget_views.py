@@ -99,7 +99,7 @@ def test_the_report_says_what_the_ledger_says_and_a_broken_chain_has_none(bare: 
 def first_lines(tune: Tune) -> dict[str, str]:
     """The first line of every view of the newest sweep, which is exported."""
     name = tune.sweeps[-1].name
-    exported = tune("export", name, "--out", "shown").text
+    exported = tune("export", name, "--out", f"shown-{name}").text
     tune("report", name, "--out", "page.html")
     page = " ".join(re.sub("<[^>]+>", " ", Path("page.html").read_text().partition("<body>")[2]).split())
     views = {
@@ -108,10 +108,10 @@ def first_lines(tune: Tune) -> dict[str, str]:
         "watch": tune("watch", name).text,
         "status": tune("status", name, "--json").json["sweeps"][0]["claim"],
         "report": html.unescape(page),
-        "card": Path("shown/privacy_card.md").read_text().split("\n\n")[2].replace("\\", ""),
+        "card": Path(f"shown-{name}/privacy_card.md").read_text().split("\n\n")[2].replace("\\", ""),
         "show": tune("show", name).text,
         "show a trial": tune("show", name, "0").text,
-        "verify": tune("verify", "shown/privacy_card.json").text,
+        "verify": tune("verify", f"shown-{name}/privacy_card.json").text,
         "budget": tune("budget", "show", "digits").text,
     }
     return {view: text.replace(str(tune.folder), "") for view, text in views.items()}  # however long its path is

@@ -180,6 +180,12 @@ def test_train_refuses_what_it_cannot_write_before_it_charges(charged: Tune) -> 
         said = charged("train", "exports/tiny/experiment.yaml", "--local", "--out", out, code=2).err
         assert f"[output-{problem}]" in said
     assert charged.entries == before
+    notes = charged.folder / "exports" / "tiny-best" / "privacy_card.md"
+    notes.parent.mkdir()
+    notes.write_text("my notes")  # the default is then another folder
+    said = charged("train", "exports/tiny/experiment.yaml", "--local", "--json").json
+    assert Path(said["folder"]).name == charged.sweeps[-1].name
+    assert notes.read_text() == "my notes"
 
 
 def test_an_export_replaces_an_export_of_the_same_search_only(charged: Tune) -> None:
@@ -203,8 +209,7 @@ def test_export_refuses_what_it_cannot_write(look: Tune, tmp_path: Path) -> None
     before = look.entries
     assert "[output-unwritable]" in look("export", "tiny", "--out", str(tmp_path / "file"), code=2).err
     assert look.entries == before
-    (tmp_path / "taken" / "privacy_curve.svg").mkdir(parents=True)
-    said = look("export", "tiny", "--out", str(tmp_path / "taken"), code=1).err
+    said = look("export", "tiny", "--out", "x" * 300, code=1).err
     assert "[system-error]" in said
     assert "Traceback" not in said
     assert "no_such" in look("export", "no_such", code=2).err

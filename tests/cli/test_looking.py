@@ -33,6 +33,14 @@ def test_a_comparison_names_both_sweeps_and_an_unknown_one_is_an_error(charged: 
     assert "sweep-not-found" in charged("compare", "tiny", "nobody", code=2).text
 
 
+def test_a_page_replaces_only_a_page(charged: Tune) -> None:
+    before = (charged.folder / "tiny.yaml").read_bytes()
+    for words in (("report", "tiny"), ("compare", "tiny"), ("budget", "report", "digits")):
+        assert "[output-path-invalid]" in charged(*words, "--out", "tiny.yaml", code=2).err
+        charged(*words, "--out", "page.html")
+    assert (charged.folder / "tiny.yaml").read_bytes() == before
+
+
 def test_a_sweep_whose_folder_cannot_be_removed_stays_whole(charged: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path, _target: Path) -> Path:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))

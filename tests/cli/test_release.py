@@ -146,8 +146,17 @@ def test_the_card_is_that_of_the_release_and_is_verified(tune: Tune) -> None:
     assert card["release"]["sha256"] == sha
     assert card["claim"]["mode"] == "release"
     assert card["configuration"]["model"] == "logistic_regression"
+    assert "own code" not in str(card["assumptions"])
+    assert card["configuration"]["starting_weights"] == "random, from the public seed"
     said = tune("verify", "exports/tiny/privacy_card.json")
     assert "release was charged and stored once" in said.text
+    run(tune, name="own", trainable__model="own_models:linear")
+    tune("export", "own")
+    own = json.loads((tune.folder / "exports" / "own" / "privacy_card.json").read_text())
+    (row,) = [row for row in own["assumptions"] if "own code" in row["assumption"]]
+    assert (row["status"], "model own_models:linear" in row["why"]) == ("assumed", True)
+    assert "own_models:linear returns" in own["configuration"]["starting_weights"]
+    tune("verify", "exports/own/privacy_card.json")
     # A second sweep of the release has a card of its own, with the same claim.
     run(tune, name="later")
     tune("export", "later")

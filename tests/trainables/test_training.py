@@ -287,6 +287,19 @@ def test_two_processes_that_load_one_checkpoint_draw_different_noise(
     assert not same(first, second)
 
 
+@pytest.mark.parametrize("scores_first", [True, False])
+def test_a_score_and_a_step_of_two_processes_get_different_noise(trained: Trained, *, scores_first: bool) -> None:
+    state = trained(3, score_noise=1.0).state_dict()
+    scoring, stepping = trained(0, score_noise=1.0), trained(0, score_noise=1.0)
+    payments = [scoring.evaluate, lambda: stepping.run_to(5)]
+    for each in (scoring, stepping):
+        each.load_state_dict(state)
+    for pay in payments if scores_first else reversed(payments):
+        pay()
+    keys = [each.state_dict()["secret"]["key"] for each in (scoring, stepping)]
+    assert not torch.equal(*keys)
+
+
 def test_a_checkpoint_does_not_count_what_another_process_leased(trained: Trained, charge: CountingCharge) -> None:
     """That process may have drawn noise from the same stream."""
     training = trained(3)

@@ -1,4 +1,4 @@
-"""Reading and splitting a data set. Inputs are scaled by public constants only."""
+"""Reading and splitting a data set. Inputs are scaled by published constants (`DatasetInfo.scaling`)."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from tuner.cli.options import (
 __all__ = ["tune_export", "tune_init", "tune_resume", "tune_run", "tune_train"]
 
 
-_OUT = "Output folder (default: exports/NAME, or exports/ID if the first has the model of another sweep)."
+_OUT = "Output folder (default: exports/NAME, or exports/ID if the first has other files)."
 
 
 @contextmanager

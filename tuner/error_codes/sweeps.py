@@ -80,7 +80,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "unknown-code": "No error has this code. `tune explain` without a code lists all codes.",
         "folder-not-found": "The folder does not exist. `tune ls` lists the sweeps.",
         "output-taken": "The output folder has files of another search, or of your own, that the export would replace. "
-        "Choose another folder with `--out`, or remove these files first.",
+        "`tune train` needs a folder without any export. Choose another folder with `--out`, or remove these files.",
         "output-unwritable": "The output folder cannot be written. Choose another folder or change its permissions.",
         "output-path-invalid": "The output path is an existing folder, or its parent folder is missing. Name another "
         "file.",

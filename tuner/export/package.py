@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import importlib.metadata as metadata
-import os
 import platform
 from dataclasses import replace
 from functools import partial
@@ -19,8 +17,9 @@ from tuner.errors import InputError, TunerError
 from tuner.experiment import load_experiment
 from tuner.export.configuration import standalone_yaml
 from tuner.export.exported_trial import ExportedTrial, NoFurtherCharge, trial_to_export
-from tuner.files import replacing, write_json, write_text
+from tuner.files import replacing, unwritable, write_json, write_text
 from tuner.plan.plan import Plan, mechanism_of, plan_from
+from tuner.privacy.card.page import CURVE_FILE
 from tuner.privacy.ledger.amounts import amount, amounts
 from tuner.sweep import folder as sweeps
 from tuner.sweep.ledger_head import charged_search, require_charged, require_not_behind
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from tuner.sweep.folder import SweepFolder
     from tuner.sweep.releases import StoredRelease
 
-__all__ = ["export_sweep", "export_text", "require_free", "require_writable"]
+__all__ = ["export_sweep", "export_text", "is_free", "require_free", "require_writable"]
 
 _MODEL, _EXPERIMENT = "model.safetensors", "experiment.yaml"
 _CLAIM = ("epsilon", "delta")
@@ -55,7 +54,7 @@ _CARD, _CARD_PAGE = "privacy_card.json", "privacy_card.md"
 def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By | None = None) -> dict[str, Any]:
     """Write the winning trial of an ended sweep into a folder, and issue its privacy card.
 
-    Files with the same names in the folder are replaced. The first export of a sweep scores the test set and keeps the
+    Only an earlier export of the same search is replaced. The first export of a sweep scores the test set and keeps the
     score in the sweep's folder. Later exports reuse this score. `tuner.sweep.winner` explains the rule `by`.
 
     Returns:
@@ -63,18 +62,18 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         no noise. ``chosen`` is the rule that chose the trial, with a reason. It is missing for a sealed search.
 
     Raises:
-        InputError: the sweep was not private, has not ended or has no complete trial; or `by` is ``curve`` and the
-            sweep has no usable curve.
+        InputError: the sweep was not private, has not ended or has no complete trial; `by` is ``curve`` and the sweep
+            has no usable curve; or the folder has other files of the same names.
         TunerError: the winner's checkpoint is missing, or the charge in the ledger belongs to other files, to another
             study or to other data. Nothing was written.
     """
-    from trainables.data import check_present, info
+    from trainables.data import check_present, forget_records, info
     from trainables.training import PrivateTraining
     from tuner.privacy.card.card import build_card, card_text, file_hash, issue_card
     from tuner.privacy.card.claims import claim_of_card
     from tuner.privacy.card.curve import render_svg
     from tuner.privacy.card.own_words import CardFacts
-    from tuner.privacy.card.page import CURVE_FILE, render_markdown
+    from tuner.privacy.card.page import render_markdown
     from tuner.privacy.ledger.admission import require_writer
     from tuner.privacy.ledger.ledger import Ledger
 
@@ -120,6 +119,8 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         )
     request = experiment.dataset_request(data_dir)
     check_present(request)
+    if request.path is not None:
+        forget_records()  # those that are compared with the ledger are read from the disk
     require_not_behind(sweep, ledger, charged)
     release = hold_release(sweep, ledger) if released else None
     with logging_to(sweep.operator_log):
@@ -190,8 +191,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
 
 def require_free(out: Path, search: str | None = None) -> None:
     """Raise an InputError if an export would replace files, except those of an earlier export of the same search."""
-    taken = [name for name in (_MODEL, _EXPERIMENT, _CARD, _CARD_PAGE) if (out / name).exists()]
-    found = exported_search(out)
+    taken, found = _taken(out), exported_search(out)
     if taken and (search is None or found != search):
         whose = f"the export of {found}" if found is not None else "files that the export would replace"
         raise InputError(
@@ -199,13 +199,19 @@ def require_free(out: Path, search: str | None = None) -> None:
         )
 
 
+def is_free(out: Path, search: str) -> bool:
+    """Return whether a search can be exported to a folder without replacing other files."""
+    return (out.is_dir() or not out.exists()) and (not _taken(out) or exported_search(out) == search)
+
+
+def _taken(out: Path) -> list[str]:
+    return [name for name in (_MODEL, _EXPERIMENT, _CARD, _CARD_PAGE, CURVE_FILE) if (out / name).exists()]
+
+
 def require_writable(out: Path) -> None:
     """Raise an InputError if a folder for an export could not be made or written. Nothing is made."""
-    there = next(each for each in (out.absolute(), *out.absolute().parents) if each.exists())
-    if not there.is_dir():
-        raise _unwritable(out, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)))
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise _unwritable(out, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+    if (error := unwritable(out)) is not None:
+        raise _unwritable(out, error)
 
 
 def _unwritable(out: Path, error: OSError) -> InputError:
@@ -249,7 +255,7 @@ def _how_scored(name: str, protected: Mapping[str, float] | None) -> str:
 
 
 def _preprocessing(about: DatasetInfo, model: str) -> str:
-    own = "" if model in MODELS else f"; what the user's own {model} does to its inputs is assumed to do so too"
+    own = "" if model in MODELS else f"; the user's own {model} is assumed to use public constants only"
     if about.path is not None:
         byte = "dp-tuner then divides byte values by 255"
         return f"done by the user, and assumed to use public constants only; {byte}{own}"

@@ -4,8 +4,10 @@
     trainable = dp_trainable(method="dp_sgd", dataset="digits", ledger="sqlite:////srv/ledger.db", epsilon=3.0,
                              delta=1e-5, batch_size=256, steps=60, full_runs=4)
     space = {"learning_rate": tune.loguniform(0.05, 5), "max_grad_norm": tune.loguniform(0.1, 10)}
-    tune.Tuner(trainable, param_space=space, tune_config=tune.TuneConfig(num_samples=12)).fit()
-    trainable.budget.close()
+    try:
+        tune.Tuner(trainable, param_space=space, tune_config=tune.TuneConfig(num_samples=12)).fit()
+    finally:
+        trainable.budget.close()
 
 `docs/ray_users.md` says what is claimed.
 """
@@ -28,6 +30,7 @@ from trainables.checks import near_name_hint
 from trainables.data import DatasetRequest, check_present, info, public_train_size
 from trainables.errors import TrainableError, WalledError
 from trainables.methods import STEP_METHODS
+from trainables.model_sizes import is_perceptron
 from trainables.rungs import Payment
 from trainables.spec import TrainingSpec
 from trainables.wall import behind, operator_log
@@ -94,7 +97,8 @@ def dp_trainable(
 
     Raises:
         InputError: an argument cannot be used.
-        TrainableError: the data set or the model is unknown, files are missing, or the model mixes samples.
+        TrainableError: the data set or the model is unknown, files are missing, or the model mixes samples. An error
+            that the code of your model raises is not changed.
         BudgetRefusedError: the claim does not fit the cap of the data set.
         TunerError: the search exists with other arguments.
     """
@@ -160,11 +164,17 @@ def _check(method: str, request: DatasetRequest, *, steps: int, reports: int, fu
 
 
 def _check_model(spec: TrainingSpec) -> None:
-    """Raise a TrainableError if the model cannot be trained privately, as found on public random inputs."""
+    """Raise a TrainableError if the model cannot be trained privately, as found on public random inputs.
+
+    `tuner.sweep.preflight.check_model` does the same for an experiment file.
+    """
     from trainables.audit.sensitivity import check_sensitivity
     from trainables.engine.layout import Layout
     from trainables.gradients import gradient_source
     from trainables.models import build
+
+    if is_perceptron(spec.model) and spec.precision == "float32":
+        return  # takes every input, so this process need not load torch
 
     about = info(spec.dataset)
     module = build(spec.model, input_shape=about.input_shape, classes=about.outputs, seed=spec.seed)

@@ -55,7 +55,15 @@ _WIDE = 100  # width from which the heading of the table names the metric
 _PIPE_COLUMNS = 120  # width of a file or a pipe; with Rich's 80 columns, lines would be folded
 
 
-class _ViewConsole(Console):
+class _Console(Console):
+    """Console that becomes quiet when nobody reads its pipe any more. Rich's console would end the process."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # takes what is still to be written
+
+
+class _ViewConsole(_Console):
     """Console on a terminal of its own descriptor, whose size is asked of that descriptor."""
 
     @property
@@ -71,11 +79,14 @@ class _ViewConsole(Console):
         self._width, self._height = new_size
 
 
-class _PipeConsole(Console):
-    """Console on a file or a pipe. When nobody reads the pipe any more, the search stops as if its terminal closed."""
+class _PipeConsole(_Console):
+    """Console of a search. When nobody reads its pipe any more, the search stops as if its terminal had closed.
+
+    Under `nohup`, which hides the end of a terminal, the search goes on.
+    """
 
     def on_broken_pipe(self) -> None:
-        self.quiet = True
+        super().on_broken_pipe()
         signal.raise_signal(signal.SIGHUP)
 
 
@@ -116,8 +127,8 @@ def sign_of_life(what: str) -> Iterator[None]:
 
 def console(*, quiet: bool = False) -> Console:
     """Return the console for standard output. Without a terminal, it has at least 120 columns."""
-    made = Console(quiet=quiet)
-    return made if made.is_terminal else Console(quiet=quiet, width=max(made.width, _PIPE_COLUMNS))
+    made = _Console(quiet=quiet)
+    return made if made.is_terminal else _Console(quiet=quiet, width=max(made.width, _PIPE_COLUMNS))
 
 
 @dataclass(frozen=True, kw_only=True)

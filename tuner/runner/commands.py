@@ -155,7 +155,7 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
             "run` to search, then `tune export`.",
         )
     check(prepared, options)
-    require_writable(out or _EXPORTS)  # both are asked again after the run was charged
+    require_writable(out or _EXPORTS)  # otherwise the run would be charged, and not exported
     if out is not None:
         require_free(out)
     if not options.as_json:
@@ -202,11 +202,11 @@ def export_command(sweep: SweepFolder, out: Path | None, options: RunOptions, *,
 
 
 def _export_folder(sweep: SweepFolder) -> Path:
-    """Return the folder exports/NAME, or exports/ID if the first has the model of another sweep."""
-    from tuner.sweep.start_weights import exported_search
+    """Return the folder exports/NAME, or exports/ID if the first has other files than an export of this sweep."""
+    from tuner.export.package import is_free
 
     named, exported = _EXPORTS / sweep.name, charged_run(sweep).id
-    return named if exported_search(named) in (None, exported) else named.with_name(exported)
+    return named if is_free(named, exported) else named.with_name(exported)
 
 
 def export_to(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By | None = None) -> dict[str, Any]:

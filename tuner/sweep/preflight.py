@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from search_spaces import Fixed
 from search_spaces.spaces import is_own_method
-from trainables.data import DatasetInfo, DatasetRequest, check_present, forget_records, info, is_own
+from trainables.data import DatasetInfo, DatasetRequest, check_present, forget_records, info
 from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
 from trainables.model_names import ACTIVATIONS
@@ -28,6 +27,7 @@ from trainables.tasks import check_metric
 from tuner.errors import InputError
 from tuner.experiment import Experiment, find_file, load_experiment
 from tuner.experiment.places import Places
+from tuner.files import unwritable
 from tuner.plan.comparison import Comparison, choose
 from tuner.plan.plan import Plan, make_plan
 from tuner.privacy.ledger.stores.file_url import file_of
@@ -164,14 +164,14 @@ def prepare(
 def check_startable(prepared: ReadySearch) -> None:
     """Raise an InputError if an option, an address, a folder or the model would fail later, after the charge."""
     experiment = prepared.experiment
-    if is_own(prepared.request) or experiment.search.public is not None:
+    if prepared.request.path is not None or experiment.search.public is not None:
         forget_records()  # an earlier search of this process may have read a file that was written anew since
     check_addresses(experiment, prepared.places)
     with prepared.places.at("search"):
         check_search(experiment, prepared.plan.rungs)
     check_model(prepared)
     storage = Path(experiment.storage)
-    if (error := _unwritable(storage)) is not None:
+    if (error := unwritable(storage)) is not None:
         with prepared.places.at("storage"):
             raise storage_unwritable(storage, error) from error
 
@@ -181,22 +181,12 @@ def check_ledger_folder(prepared: ReadySearch) -> None:
     ledger = file_of(prepared.experiment.ledger) if prepared.plan.private else None
     if ledger is None or ledger.exists():
         return
-    if (error := _unwritable(ledger.parent)) is not None:
+    if (error := unwritable(ledger.parent)) is not None:
         with prepared.places.at("ledger"):
             raise InputError(
                 "ledger-folder-unwritable",
                 f"The ledger {ledger} cannot be created ({error.strerror}). Choose a folder that this user may write.",
             ) from error
-
-
-def _unwritable(folder: Path) -> OSError | None:
-    """Return the error that this process gets when it writes into a folder, or into the one that it is made in."""
-    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
-    try:
-        with tempfile.TemporaryFile(dir=there):
-            return None
-    except OSError as error:
-        return error
 
 
 def _gains(experiment: Experiment) -> Sequence[object]:

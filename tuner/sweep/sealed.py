@@ -1,6 +1,6 @@
 """Sealed part of a sweep: the secret number of runs, the secrets of each run, and the release of the winner.
 
-A sealed search draws a random number K, trains K independent runs, and releases the best of them (docs/guarantees.md).
+A sealed search draws a random number K, trains K runs, and releases the best of them (docs/guarantees.md).
 K and the key of the runs' randomness come from the operating system's random generator, before any record is read. Only
 the operator can read them.
 """

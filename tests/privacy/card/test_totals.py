@@ -25,10 +25,16 @@ def test_the_largest_cap_and_the_largest_total_are_named() -> None:
 
 
 def test_a_total_over_different_validation_splits_says_for_which_records_it_holds() -> None:
-    condition = "the total holds only for records that every search used for training"
-    assert condition in totals_sentence([replace(A, splits=2)])
-    assert totals_sentence([A, replace(B, splits=2), C]).count(condition) == 1
-    assert condition not in totals_sentence([A, B, C]) + totals_sentence([replace(VOID, splits=2)])
+    condition = "this holds only for records that every search used for training"
+    for total in (A, ABOVE, FREE):
+        assert condition in totals_sentence([replace(total, splits=2)])
+        assert condition not in totals_sentence([total])
+    assert totals_sentence([replace(FREE, splits=2)]).endswith(FREE.how_to_cap)
+    said = totals_sentence([A, replace(B, splits=2), replace(FREE, splits=2)])
+    assert said.count(condition) == 1
+    assert "on sales/c, sales/b have different validation splits" in said
+    assert said.endswith(FREE.how_to_cap)
+    assert condition not in totals_sentence([replace(VOID, splits=2)])
 
 
 def test_records_of_a_void_total_were_used_even_if_no_search_counts() -> None:

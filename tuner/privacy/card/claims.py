@@ -120,12 +120,20 @@ class Total:
         if self.cap is None and not self.searches:
             return f"{self.dataset} has no cap and no search yet. Each search will add to its total. {self.how_to_cap}"
         if self.cap is None:
-            return f"{self.dataset} has no cap: {so_far} in total. Every new search adds to this. {self.how_to_cap}"
+            added = "Every new search adds to this."
+            return f"{self.dataset} has no cap: {so_far} in total.{self.condition} {added} {self.how_to_cap}"
         if not self.within:
-            return f"ALL searches on {self.dataset}: {so_far} in total. This is above the cap {amounts(*self.cap)}."
+            above = f"This is above the cap {amounts(*self.cap)}."
+            return f"ALL searches on {self.dataset}: {so_far} in total.{self.condition} {above}"
         if self.order_admits:
             so_far = f"{_several(self.searches)} so far, within the cap by its Rényi order"
-        return f"ALL searches on {self.dataset} together: at most {amounts(*self.cap)}, which is the cap ({so_far})."
+        most = f"at most {amounts(*self.cap)}, which is the cap ({so_far})."
+        return f"ALL searches on {self.dataset} together: {most}{self.condition}"
+
+    @property
+    def condition(self) -> str:
+        """For which records the total holds, if the searches have different validation splits."""
+        return "" if self.splits < 2 else _condition(self.dataset)
 
 
 def totals_of_card(budget: Mapping[str, Any]) -> list[Total]:
@@ -140,7 +148,7 @@ def totals_sentence(totals: Sequence[Total]) -> str:
     cap is named, which holds for every record in them, and the largest total.
     """
     if len(totals) == 1:
-        return totals[0].sentence + _split_condition(totals)
+        return totals[0].sentence
     void = [each for each in totals if each.void]
     free = [each for each in totals if not each.void and each.cap is None]
     above = [each for each in totals if not each.void and each.cap is not None and not each.within]
@@ -159,16 +167,15 @@ def totals_sentence(totals: Sequence[Total]) -> str:
         most = amounts(max(epsilon for epsilon, _ in caps), max(delta for _, delta in caps))
         worst = max(held, key=lambda each: each.committed)
         said.append(f"ALL searches on {which} together: at most {most}, which is {whose}. {_largest(worst)}.")
-    return " ".join([*said, *(each.how_to_cap for each in free[:1])]) + _split_condition(totals)
+    if mixed := [each for each in (*free, *held) if each.splits > 1]:
+        said.append(_condition(_names(mixed)).lstrip())
+    return " ".join([*said, *(each.how_to_cap for each in free[:1])])
 
 
-def _split_condition(totals: Sequence[Total]) -> str:
-    """Return for which records a total holds, if the searches have different validation splits."""
-    if all(each.void or each.splits < 2 for each in totals):
-        return ""
+def _condition(where: str) -> str:
     return (
-        " Their validation splits differ, so the total holds only for records that every search used for training or "
-        "for protected validation."
+        f" The searches on {where} have different validation splits, so this holds only for records that every search "
+        "used for training or for protected validation."
     )
 
 

@@ -206,9 +206,8 @@ def _of_constants(subject: Subject) -> list[Assumption]:
 
 
 def _own_code(subject: Subject) -> str:
-    details = subject.search.details
-    kinds = (("model", MODELS), ("method", METHODS))
-    return " and ".join(f"{kind} {details.get(kind)}" for kind, ours in kinds if details.get(kind) not in ours)
+    kinds = (("model", subject.model, MODELS), ("method", subject.search.details.get("method"), METHODS))
+    return " and ".join(f"{kind} {name}" for kind, name, ours in kinds if name not in ours)
 
 
 def _of_start(subject: Subject) -> list[Assumption]:
@@ -216,7 +215,7 @@ def _of_start(subject: Subject) -> list[Assumption]:
     details = subject.search.details
     if "start" not in details:
         return []
-    return [("the weights from which training starts depend on no private record", _ASSUMED, starting_weights(details))]
+    return [("the weights from which training starts depend on no private record", _ASSUMED, starting_weights(subject))]
 
 
 def _of_device(subject: Subject) -> list[Assumption]:
@@ -233,8 +232,7 @@ def _of_device(subject: Subject) -> list[Assumption]:
 
 def _comes_with_us(subject: Subject) -> bool:
     """Return whether the model and the method come with dp-tuner."""
-    details = subject.search.details
-    return details.get("model") in MODELS and details.get("method") in METHODS
+    return subject.model in MODELS and subject.search.details.get("method") in METHODS
 
 
 def _of_drawing(filter: Filter) -> Assumption:

@@ -104,8 +104,8 @@ def _configuration(subject: Subject) -> dict[str, Any]:
     )
     return {
         "method": details.get("method"),
-        "model": facts.model or details.get("model"),
-        "starting_weights": starting_weights(details),
+        "model": subject.model,
+        "starting_weights": starting_weights(subject),
         "frozen_layers": details.get("frozen", []),
         **charged,
         "parameters": dict(facts.parameters),

@@ -63,6 +63,11 @@ class Subject:
             raise _not_charged(f"Trial {self.facts.winner!r} of the search {name!r} has no charged steps.")
         return trial.mechanism, trial.leased
 
+    @property
+    def model(self) -> str | None:
+        """Name of the trained model. The entry of a release has none, because any model may train on it."""
+        return self.facts.model or self.search.details.get("model")
+
     @cached_property
     def single_run_epsilon(self) -> float:
         """ε of the winner's steps alone, at the search's δ. For a release, its ε."""
@@ -73,12 +78,12 @@ class Subject:
         return epsilon(*self.winner, self.search.delta)
 
 
-def starting_weights(details: Mapping[str, Any]) -> str:
+def starting_weights(subject: Subject) -> str:
     """Return which weights a search starts from, as the ledger keeps it."""
-    start, model = details.get("start"), details.get("model")
+    start = subject.search.details.get("start")
     if not isinstance(start, Mapping):
-        if model is not None and model not in MODELS:
-            return f"what the user's own function {model} returns, assumed to depend on no private record"
+        if subject.model is not None and subject.model not in MODELS:
+            return f"what the user's own function {subject.model} returns, assumed to depend on no private record"
         return "random, from the public seed"
     return f"assumed public, sha256 {start.get('sha256')}; the experiment file declares this, and it is not checked"
 
