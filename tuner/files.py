@@ -32,7 +32,7 @@ __all__ = [
     "write_text",
 ]
 
-_PAGE_HEAD = 100  # bytes in which a page says that it is one
+_PAGE = b"<!doctype html"  # how each page begins
 
 _PATIENCE = 1.0
 """Seconds that `take_lock` waits for a lock. Must be longer than the instant for which `is_locked` holds the lock."""
@@ -95,7 +95,11 @@ def require_page_path(out: Path) -> None:
             f"Cannot write the page to {out}: it is a folder, or its folder does not exist or cannot be written. Name "
             "a file in a folder that can be written.",
         )
-    if out.exists() and not out.read_bytes()[:_PAGE_HEAD].lower().startswith(b"<!doctype html"):
+    if not out.exists():
+        return
+    with out.open("rb") as file:
+        is_page = file.read(len(_PAGE)).lower() == _PAGE
+    if not is_page:
         raise InputError(
             "output-path-invalid", f"The file {out} exists, and is no page that could be replaced. Name another file."
         )

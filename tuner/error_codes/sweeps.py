@@ -82,8 +82,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "output-taken": "The output folder has files of another search, or of your own, that the export would replace. "
         "`tune train` needs a folder without any export. Choose another folder with `--out`, or remove these files.",
         "output-unwritable": "The output folder cannot be written. Choose another folder or change its permissions.",
-        "output-path-invalid": "The output path is an existing folder, or its parent folder is missing. Name another "
-        "file.",
+        "output-path-invalid": "The output path is an existing folder or a file that is no page, or its parent folder "
+        "is missing or cannot be written. Name another file.",
         "port-in-use": "Another program uses the port, or this account may not use it. Choose another port with "
         "`--port`.",
         "no-ray-experiment": "The folder has no records of Ray Tune. `tune show NAME` shows a sweep of dp-tuner.",
