@@ -27,6 +27,7 @@ from typing import Any, Protocol, TypeAlias
 
 from trainables.checkpoint import is_intact
 from trainables.errors import InfrastructureError, TrainableError, WalledError
+from trainables.loading import loading
 from trainables.wall import behind
 
 __all__ = [
@@ -88,7 +89,8 @@ def private_training(spec: Any, charge: Any, **others: Any) -> Training:  # noqa
         InfrastructureError: this machine cannot load torch.
     """
     try:
-        from trainables.training import PrivateTraining
+        with loading():
+            from trainables.training import PrivateTraining
     except (ImportError, OSError, MemoryError) as error:
         raise InfrastructureError(
             "machine-failed",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from trainables.loading import loading
 from tuner.executors.base import Executor, ExecutorSettings
 
 __all__ = ["EXECUTORS"]
@@ -16,7 +17,8 @@ def _local(_: ExecutorSettings) -> Executor:
 
 
 def _ray(settings: ExecutorSettings) -> Executor:
-    from tuner.executors.ray.runner import RayExecutor
+    with loading():
+        from tuner.executors.ray.runner import RayExecutor
 
     return RayExecutor(settings)
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from trainables.loading import loading
 from tuner.errors import InputError
 from tuner.files import create_private, file_lock
 from tuner.passwords import has_password, hide_password
@@ -59,8 +60,9 @@ def load_mlflow() -> Any:  # noqa: ANN401 - mlflow has no types that mypy could 
     os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"] = "0"
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    import mlflow
-    import mlflow.exceptions
+    with loading():
+        import mlflow
+        import mlflow.exceptions
 
     for name in _QUIET:  # log lines would break the live table; the sender's status reports problems instead
         logging.getLogger(name).setLevel(logging.CRITICAL)

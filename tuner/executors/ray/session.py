@@ -34,6 +34,9 @@ _QUIET = {
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
 }
 
+_UNUSED = ("start_monitor", "start_log_monitor", "start_api_server")
+"""Methods of Ray's `Node` that start processes which a sweep on one machine does not need."""
+
 
 @contextlib.contextmanager
 def environment(variables: Mapping[str, str | None]) -> Iterator[None]:
@@ -144,19 +147,22 @@ def _own_ray() -> Iterator[None]:
     """Let a Ray that is started in this context listen on 127.0.0.1 alone, with fewer processes.
 
     Ray has the setting of its address for systems on which it cannot make clusters. The processes that are not started
-    add machines to a cluster and print the workers' output. One of them delays the end of a sweep by a second.
+    add machines to a cluster, print the workers' output, and answer Ray's own commands. They delay the start of a sweep
+    by more than a second, and its end by another one.
     """
     from ray._private import ray_constants
     from ray._private.node import Node
 
-    cluster, monitors = ray_constants.ENABLE_RAY_CLUSTER, (Node.start_monitor, Node.start_log_monitor)
+    cluster, starts = ray_constants.ENABLE_RAY_CLUSTER, {name: getattr(Node, name) for name in _UNUSED}
     ray_constants.ENABLE_RAY_CLUSTER = False
-    Node.start_monitor = Node.start_log_monitor = lambda node: None
+    for name in _UNUSED:
+        setattr(Node, name, lambda node, **_: None)
     try:
         yield
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = cluster
-        Node.start_monitor, Node.start_log_monitor = monitors
+        for name, start in starts.items():
+            setattr(Node, name, start)
 
 
 @contextlib.contextmanager
