@@ -141,6 +141,10 @@ EXPLANATIONS: dict[str, str] = {
         "The model returned NaN or infinity for inputs between 0 and 1. Look for a division by zero, the logarithm of "
         "a negative number, or weights that are too large."
     ),
+    "model-output-probabilities": (
+        "The outputs of the model are probabilities. The loss takes logits, and would compute the softmax of the "
+        "probabilities, with which a model learns little. Remove the softmax at the end of the model."
+    ),
     "model-not-trainable": "A model needs at least one parameter that requires a gradient.",
     "start-not-declared": (
         "The claim of a search does not cover what its starting weights already know of the records. So "

@@ -112,7 +112,10 @@ def _raised(run: Callable[[Tensor], object], inputs: Tensor) -> BaseException | 
 
 
 def check_logits(module: nn.Module, *, input_shape: tuple[int, ...], classes: int) -> None:
-    """Raise HyperparameterError unless the model returns one finite number for each class and sample."""
+    """Raise HyperparameterError unless the model returns one finite number for each class and sample.
+
+    Probabilities are refused: their softmax is nearly uniform, so the model would learn little for its ε.
+    """
     inputs = public_inputs(input_shape)
     with torch.no_grad():
         outputs = module(inputs)
@@ -130,6 +133,16 @@ def check_logits(module: nn.Module, *, input_shape: tuple[int, ...], classes: in
         raise HyperparameterError(
             "model-output-not-finite",
             f"The model must return finite logits for inputs in [0, 1) (got the cross-entropy {loss}).",
+        )
+    if (
+        classes > 1
+        and bool((outputs >= 0).all())
+        and torch.allclose(outputs.sum(1), torch.ones(len(inputs)).to(outputs))
+    ):
+        raise HyperparameterError(
+            "model-output-probabilities",
+            "The model must return logits, but the outputs of each sample are probabilities (they add up to 1). Remove "
+            "the softmax at its end: the loss computes it.",
         )
 
 

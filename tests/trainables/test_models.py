@@ -212,13 +212,15 @@ def giving(change: Callable[[Tensor], object], outputs: int = 5) -> nn.Module:
         (giving(lambda x: (x, x)), "model-output-shape"),
         (giving(lambda x: x / 0), "model-output-not-finite"),
         (giving(lambda x: x * torch.tensor([1.0, 1.0, torch.inf, 1.0, 1.0])), "model-output-not-finite"),
+        (giving(lambda x: x.softmax(1)), "model-output-probabilities"),
     ],
 )
 def test_outputs_that_are_no_logits_are_refused(module: nn.Module, code: str) -> None:
     torch.manual_seed(0)
     with raises_code(HyperparameterError, code):
         check_logits(module, input_shape=(4,), classes=5)
-    check_logits(giving(lambda x: x), input_shape=(4,), classes=5)
+    for change in (lambda x: x, lambda x: x.log_softmax(1), lambda x: x.sigmoid()):
+        check_logits(giving(change), input_shape=(4,), classes=5)
 
 
 def test_a_users_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
