@@ -286,9 +286,10 @@ EXPLANATIONS: dict[str, str] = {
         "it with numpy.savez."
     ),
     "own-file-missing": "There is no file of records at this path. Correct the path.",
-    "own-file-arrays": (
-        "An array of your own file has a wrong shape, type or value, or the file was changed while it was in use. Do "
-        "what the message says."
+    "own-file-arrays": "An array of your own file has a wrong shape, type or value. Do what the message says.",
+    "own-file-changed": (
+        "Your own file no longer has the records that the search is charged for. No training may use other records. "
+        "Restore the file and resume the sweep, or start a new search on the new records."
     ),
     # the loss around a model
     "records-empty": "The loss needs at least one record, and a label for each record.",

@@ -296,12 +296,12 @@ def why_lost(error: Exception) -> str:
 
 
 def stops_sweep(error: Exception) -> bool:
-    """Return whether an infrastructure error would end every trial: of the ledger, or of the disk that all share.
+    """Return whether an error would end every trial: of the ledger, of the shared disk, or of the records' file.
 
     An error without a code of ours comes from the ledger's database or from the actor that charges it.
     """
     code = str(getattr(error, "code", ""))
-    return not code or code.startswith("ledger-") or code == "checkpoint-unwritable"
+    return not code or code.startswith("ledger-") or code in {"checkpoint-unwritable", "own-file-changed"}
 
 
 def _gpu_failed() -> bool:

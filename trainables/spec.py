@@ -99,14 +99,14 @@ def check_privacy(spec: TrainingSpec) -> None:
 
 
 def spec_fingerprint(spec: TrainingSpec) -> str:
-    """Return a hash of all fields except threads, device, secret key, paths of files and `initial`.
+    """Return a hash of all fields except threads, device, secret key, paths and checksums of files, and `initial`.
 
     A checkpoint contains the weights that a training reached from `initial`.
     """
     values = asdict(spec)
     for name in ("threads", "device", "replay_key", "replay_on", "initial", "release"):
         del values[name]
-    del values["dataset"]["data_dir"]
+    del values["dataset"]["data_dir"], values["dataset"]["content"]
     if spec.start is not None:
         values["start"] = spec.start.sha256
     return hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()

@@ -14,8 +14,6 @@ from typing import Any, Final
 import numpy as np
 import yaml
 
-from trainables.data import forget_records
-
 __all__ = ["RECORDS", "Bench", "Said", "copy_ledger"]
 
 RECORDS, _SIDE, _CLASSES = 60, 4, 3
@@ -56,7 +54,6 @@ class Bench:
 
         from tuner.cli.app import cli
 
-        forget_records()
         with contextlib.chdir(self.folder), warnings.catch_warnings():
             warnings.simplefilter("always")
             done = CliRunner().invoke(cli, words)

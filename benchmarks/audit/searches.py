@@ -162,16 +162,15 @@ class Records:
         return np.array([row.tobytes() in aside for row in x.astype(np.float32)])
 
     def _loaded(self, path: Path) -> Any:  # noqa: ANN401 - Splits
-        from trainables.data import DatasetRequest, forget_records, load_records
+        from trainables.data import DatasetRequest, as_it_is, load_records
 
         users: dict[str, Any] = {"unit": "user", "records_per_user": 3, "public_users": _USERS}
-        forget_records()
         request = DatasetRequest(
             name="own", path=str(path), public_size=_PUBLIC, validation_fraction=0.3, split_seed=0,
             **(users if self._case.unit == "user" else {}),
         )  # fmt: skip
         with captured():
-            return load_records(request)
+            return load_records(as_it_is(request))
 
 
 def neighbours(case: Case, records: Records, folder: Path, draw: np.random.Generator) -> Iterator[Hostile | str]:

@@ -140,13 +140,11 @@ class _Listening:
 def shown_by_trial(folder: Path, file: Path, model: str, *, users: bool = False, protected: bool = False) -> str:
     """Run one private trial on a file of records, and return what it shows, without charged numbers."""
     from trainables.charge import NoCharge
-    from trainables.data import forget_records
     from trainables.training import TrainingSpec
     from tuner.executors.base import TrialSetup
     from tuner.executors.local import LocalExecutor
     from tuner.study.types import Decision, Stop, StopReason, Suggestion, TrialShape
 
-    forget_records()
     request = _request(file, users=users)
     shape = TrialShape(
         batch_size=10, sample_rate=_RATE, noise_multiplier=1.0, steps=2, rungs=(1, 2), releases=2 if protected else 0
@@ -168,19 +166,19 @@ def shown_by_trial(folder: Path, file: Path, model: str, *, users: bool = False,
 
 
 def _request(file: Path, *, users: bool) -> DatasetRequest:
-    from trainables.data import DatasetRequest
+    from trainables.data import DatasetRequest, as_it_is
 
     per_user: dict[str, Any] = {"unit": "user", "records_per_user": 3, "public_users": 20} if users else {}
-    return DatasetRequest(
+    request = DatasetRequest(
         name="probed", path=str(file), public_size=_RECORDS, validation_fraction=0.3, split_seed=0, **per_user
     )
+    return as_it_is(request)  # so that no copy of another content is used
 
 
 def _validating(file: Path, *, users: bool) -> int:
     """Return the number of validation records of a file."""
-    from trainables.data import forget_records, load_records
+    from trainables.data import load_records
 
-    forget_records()
     with captured():
         return len(load_records(_request(file, users=users)).y_validation)
 

@@ -41,7 +41,7 @@ def export(tune: Tune, name: str, *, seed: int = 0, dataset: str = "digits", **c
     tune.write(f"{name}/experiment.yaml", dataset__name=dataset, **fixed, **changes)
     section = json.loads(json.dumps(changes.get("dataset__validation", {})))
     key = {"set": dataset, "fraction": section.get("fraction", 0.1), "seed": section.get("split_seed", 0)}
-    card = {"claim": {"epsilon": 8.5, "delta": 1e-5}, "validation": {"key": key}}
+    card = {"claim": {"epsilon": 8.5, "delta": 1e-5, "search": name}, "validation": {"key": key}}
     (folder / CARD).write_text(json.dumps(card))
     sign(folder)
     return folder

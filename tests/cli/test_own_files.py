@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from command_fakes import Tune
 
+from tuner.runner import composition
+
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 3)).clip(-2, 2), np.arange(60) % 2
 GOOD: dict[str, Any] = {"x_train": X[:50], "y_train": Y[:50], "x_test": X[50:], "y_test": Y[50:], "classes": 2}
@@ -124,3 +126,44 @@ def test_the_check_writes_nothing_and_says_first_for_whom_it_is(bare: Tune) -> N
     assert next(iter(check(bare))) == "warning"
     assert sorted(bare.folder.rglob("*")) == before
     assert not Path(bare.folder, "runs").exists()
+
+
+def swapping(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let other records take the place of the file when the search has entered the ledger, before any trial starts."""
+    run = composition.run_trials
+
+    def swap(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the function
+        (tune.folder / "own.npz").rename(tune.folder / "charged.npz")
+        own(tune, x_train=-X[:50])
+        return run(*arguments, **named)
+
+    monkeypatch.setattr(composition, "run_trials", swap)
+
+
+@pytest.mark.parametrize("executor", [("--local",), pytest.param((), marks=pytest.mark.slow, id="ray")])
+def test_no_trial_uses_other_records_than_those_that_were_charged(
+    bare: Tune, monkeypatch: pytest.MonkeyPatch, executor: tuple[str, ...]
+) -> None:
+    file = own(bare, search__trials=1)
+    with monkeypatch.context() as patch:
+        swapping(bare, patch)
+        assert "[own-file-changed]" in bare("run", file, *executor, code=1).err
+    (sweep,) = bare.sweeps
+    assert all(pool.leased_steps == 0 for pool in bare.search_state(sweep.name).pools.values())
+    (bare.folder / "charged.npz").replace(bare.folder / "own.npz")
+    bare("resume", sweep.name, *executor)
+    assert sum(pool.leased_steps for pool in bare.search_state(sweep.name).pools.values()) > 0
+
+
+def test_the_records_of_a_file_that_was_replaced_are_not_measured(bare: Tune) -> None:
+    """Otherwise the exact losses of another data set's training records could be read, with an export's split."""
+    file = own(bare, search__trials=1)
+    bare("run", file, "--local")
+    (sweep,) = bare.sweeps
+    bare("export", sweep.name, "--out", "out")
+    look = ("landscape", "out", "--public-data", "--points", "3", "--iterations", "1", "--restarts", "1")
+    bare(*look)
+    for split, code in (("validation", 3), ("test", 0)):
+        own(bare, x_train=-X[:50])
+        said = bare(*look, "--split", split, code=code)
+        assert ("[records-not-admitted]" in said.err) == (code == 3)

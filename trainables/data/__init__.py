@@ -12,6 +12,7 @@ import hashlib
 from dataclasses import replace
 from functools import lru_cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainables.checks import near_name_hint
@@ -30,10 +31,10 @@ __all__ = [
     "DatasetInfo",
     "DatasetRequest",
     "Splits",
+    "as_it_is",
     "budget_owner",
     "check_present",
     "data_folder",
-    "forget_records",
     "info",
     "is_own",
     "load_records",
@@ -146,6 +147,19 @@ def check_present(request: DatasetRequest) -> None:
 
 
 @walled
+def as_it_is(request: DatasetRequest) -> DatasetRequest:
+    """Return the request for the records that a custom file has now.
+
+    Whoever uses the result gets these records or an error: what the ledger compares and charges is what trains, also if
+    the file is replaced between the two, and in every process.
+    """
+    from trainables.data.user_file import content_of
+
+    known = info(request)
+    return request if known.path is None else replace(request, content=content_of(Path(known.path)))
+
+
+@walled
 def records_fingerprint(request: DatasetRequest) -> str:
     """Return a hash of the records, which does not depend on the data set's name.
 
@@ -223,11 +237,6 @@ def _records(request: DatasetRequest) -> str:
 def load_records(request: DatasetRequest) -> Splits:
     """Return the records as tensors. The tensors are cached, so callers must not change them."""
     return _loaded(request)
-
-
-def forget_records() -> None:
-    """Let the next `load_records` read the files, which may have been written anew."""
-    _loaded.cache_clear()
 
 
 @walled

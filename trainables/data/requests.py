@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from search_spaces import Limits
@@ -54,6 +54,7 @@ class DatasetInfo:
         teachers: PUBLIC number of teachers that voted on the training inputs, which are then public; None without
             votes.
         scaling: the constants by which inputs are scaled.
+        content: `DatasetRequest.content` of a custom data set.
     """
 
     name: str
@@ -75,6 +76,7 @@ class DatasetInfo:
     record: str = ""
     teachers: int | None = None
     scaling: str = "public constants only, and nothing that is learnt from the records"
+    content: str = field(default="", repr=False)
 
     @property
     def outputs(self) -> int:
@@ -99,6 +101,8 @@ class DatasetRequest:
         public_users: PUBLIC number of training users in the file at ``path``; used only if the unit is 'user'.
         blocks: blocks of the file at ``path`` whose training records are used, sorted; empty for all records.
         task: what a model learns from the labels, one of `trainables.tasks.TASKS`.
+        content: salted checksum of the file at ``path`` (`trainables.data.as_it_is`). Records of a file with another
+            one are refused. Without it, any content is read. It is never shown: whoever has it can test a guess.
     """
 
     name: str
@@ -112,6 +116,7 @@ class DatasetRequest:
     public_users: int | None = None
     blocks: tuple[str, ...] = ()
     task: str = CLASSIFICATION
+    content: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,6 +47,7 @@ def user_info(request: DatasetRequest, file: str) -> DatasetInfo:
         users=users,
         blocks=request.blocks,
         task=request.task,
+        content=request.content,
     )
 
 
@@ -74,7 +75,8 @@ def check_own_file(path: Path, *, users: bool, blocks: bool = False, task: str =
 
 def read_raw(info: DatasetInfo) -> Arrays:
     """Return the arrays of a custom data set as stored, including `user_train` and `user_test` if present."""
-    return _of_blocks(info, user_file.read_arrays_of(Path(info.path or ""), (*KEYS, *user_file.USERS, user_file.BLOCK)))
+    names = (*KEYS, *user_file.USERS, user_file.BLOCK)
+    return _of_blocks(info, user_file.read_arrays_of(Path(info.path or ""), names, content=info.content))
 
 
 def read_user(info: DatasetInfo) -> Arrays:
@@ -88,12 +90,13 @@ def read_user(info: DatasetInfo) -> Arrays:
     """
     path = Path(info.path or "")
     by_user, blocks = info.users is not None, bool(info.blocks)
-    arrays = user_file.read_arrays_of(path, (*KEYS, "classes", *(user_file.USERS if by_user else ()), user_file.BLOCK))
+    names = (*KEYS, "classes", *(user_file.USERS if by_user else ()), user_file.BLOCK)
+    arrays = user_file.read_arrays_of(path, names, content=info.content)
     # The file may have changed since it was checked.
     user_file.refuse(path, user_file.header_problems(arrays, users=by_user, blocks=blocks, task=info.task))
     arrays = _of_blocks(info, arrays)
     if arrays["x_train"].shape[1:] != info.input_shape or user_file.classes_of(arrays, info.task) != info.classes:
-        raise DatasetError("own-file-arrays", f"{path} was changed while it was in use. Start again.")
+        raise user_file.changed(path)
     signed = user_file.signed(arrays["y_test"])
     users, others = arrays.get("user_train"), arrays.get("user_test")
     for part in ("train", "test"):
@@ -131,7 +134,7 @@ def _of_blocks(info: DatasetInfo, arrays: Arrays) -> Arrays:
     if not info.blocks:
         return arrays
     if blocks is None:
-        raise DatasetError("own-file-arrays", f"{info.path} was changed while it was in use. Start again.")
+        raise user_file.changed(Path(info.path or ""))
     used = np.isin(blocks.astype(str), np.asarray(info.blocks))
     return {name: array[used] if name.endswith("_train") else array for name, array in arrays.items()}
 

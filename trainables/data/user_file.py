@@ -6,12 +6,16 @@ show no length of a training array, because the number of training records is pr
 
 from __future__ import annotations
 
+import hashlib
 import math
+import os
+import secrets
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Protocol
 
@@ -27,7 +31,9 @@ __all__ = [
     "MOST_CLASSES",
     "USERS",
     "Header",
+    "changed",
     "classes_of",
+    "content_of",
     "header_problems",
     "labels_are_numbers",
     "problems_of_test",
@@ -44,6 +50,7 @@ BLOCK = "block_train"
 """Name of the array with the block of each training record."""
 
 MOST_CLASSES = 100_000  # a model with one output for each class would not fit into memory
+_SALT = 32  # hexadecimal digits
 _LABEL_FIX = {
     "f": "For a regression, choose the task `regression`. If the numbers name classes, convert them with .astype(int).",
     "b": "Convert the labels with .astype(int).",
@@ -72,11 +79,37 @@ class Header:
     dtype: np.dtype
 
 
+def content_of(path: Path) -> str:
+    """Return a checksum of the file with a new random salt, for `read_arrays_of`.
+
+    Raises:
+        DatasetError: as `read_headers`.
+    """
+    with _opened(path) as file:
+        return _checksum(file, secrets.token_hex(_SALT // 2))
+
+
+def _checksum(file: BufferedReader, salt: str) -> str:
+    file.seek(0)
+    found = hashlib.file_digest(file, lambda: hashlib.blake2b(key=salt.encode(), digest_size=32))
+    file.seek(0)
+    return salt + found.hexdigest()
+
+
+def changed(path: Path) -> DatasetError:
+    """Return the error of a file whose content is not the one that was checked."""
+    return DatasetError(
+        "own-file-changed",
+        f"{path} was changed after this search began to use it, so its records are not those that the ledger knows. "
+        "Restore the file, and start or resume again.",
+    )
+
+
 @contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+def _opened(path: Path) -> Iterator[BufferedReader]:
     """Open the file. Every error while reading becomes a DatasetError."""
     try:
-        with zipfile.ZipFile(path) as file:
+        with path.open("rb") as file:
             yield file
     except FileNotFoundError as error:
         found = meant(near_files(path, kinds=(".npz",)))
@@ -96,7 +129,7 @@ def read_headers(path: Path, needed: Sequence[str] = KEYS) -> dict[str, Header]:
     Raises:
         DatasetError: the file is missing, damaged or no npz file, has pickled objects, or lacks a needed array.
     """
-    with _opened(path) as file:
+    with _opened(path) as opened, zipfile.ZipFile(opened) as file:
         found = {}
         for entry in file.infolist():
             with file.open(entry) as stream:
@@ -115,10 +148,30 @@ def read_headers(path: Path, needed: Sequence[str] = KEYS) -> dict[str, Header]:
     return found
 
 
-def read_arrays_of(path: Path, keys: Sequence[str]) -> Arrays:
-    """Return the arrays named in `keys` that the file has. Errors are those of `read_headers`."""
-    with _opened(path), np.load(path, allow_pickle=False) as file:
-        return {key: file[key] for key in keys if key in file.files}
+def read_arrays_of(path: Path, keys: Sequence[str], *, content: str = "") -> Arrays:
+    """Return the arrays named in `keys` that the file has.
+
+    With `content`, a result of `content_of`, the file that is read must have this content from the first to the last
+    byte that is read. It stays open meanwhile, so that no other file can take its place.
+
+    Raises:
+        DatasetError: as `read_headers`, or the content is another one.
+    """
+    with _opened(path) as opened:
+        before = _written(opened)
+        if content and _checksum(opened, content[:_SALT]) != content:
+            raise changed(path)
+        with np.load(opened, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in keys if key in file.files}
+        if content and _written(opened) != before:
+            raise changed(path)
+    return arrays
+
+
+def _written(file: BufferedReader) -> tuple[int, int, int]:
+    """Return what differs after the file was written to."""
+    found = os.fstat(file.fileno())
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def labels_are_numbers(path: Path) -> bool:

@@ -41,6 +41,12 @@ class Exported:
         return ":" in self.experiment.trainable.model
 
     @property
+    def search(self) -> str:
+        """Name in the ledger of the search, or of the release, that the model is from."""
+        search: str = self.card["claim"]["search"]
+        return search
+
+    @property
     def protected(self) -> bool:
         """Whether the card or the experiment file says that the guarantee covers the validation records."""
         return bool(self.card["validation"].get("protected")) or self.experiment.dataset.validation.protected
@@ -119,7 +125,9 @@ def read_export(folder: Path) -> Exported:
     except TunerError as error:
         raise InputError("card-unreadable", error.message) from error
     claim, validation = card.get("claim"), card.get("validation")
-    if not (isinstance(claim, dict) and isinstance(claim.get("epsilon"), float | int) and isinstance(validation, dict)):
+    types = {"epsilon": float | int, "search": str}
+    known = isinstance(claim, dict) and all(isinstance(claim.get(name), kind) for name, kind in types.items())
+    if not (known and isinstance(validation, dict)):
         raise InputError("card-unreadable", f"{folder / _CARD} is not a privacy card. Export the model again.")
     require_unchanged(folder, None)  # first, because the experiment file names the ledger
     experiment = load_experiment(folder / _EXPERIMENT)

@@ -67,7 +67,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         TunerError: the winner's checkpoint is missing, or the charge in the ledger belongs to other files, to another
             study or to other data. Nothing was written.
     """
-    from trainables.data import check_present, forget_records, info
+    from trainables.data import as_it_is, check_present, info
     from trainables.training import PrivateTraining
     from tuner.privacy.card.card import build_card, card_text, file_hash, issue_card
     from tuner.privacy.card.claims import claim_of_card
@@ -119,8 +119,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         )
     request = experiment.dataset_request(data_dir)
     check_present(request)
-    if request.path is not None:
-        forget_records()  # those that are compared with the ledger are read from the disk
+    request = as_it_is(request)
     require_not_behind(sweep, ledger, charged)
     release = hold_release(sweep, ledger) if released else None
     with logging_to(sweep.operator_log):

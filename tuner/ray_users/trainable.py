@@ -27,7 +27,7 @@ import ray
 from ray.tune import Trainable
 
 from trainables.checks import near_name_hint
-from trainables.data import DatasetRequest, check_present, info, public_train_size
+from trainables.data import DatasetRequest, as_it_is, check_present, info, public_train_size
 from trainables.errors import TrainableError, WalledError
 from trainables.methods import STEP_METHODS
 from trainables.model_sizes import is_perceptron
@@ -105,6 +105,7 @@ def dp_trainable(
     request = DatasetRequest(name=dataset) if isinstance(dataset, str) else dataset
     _check(method, request, steps=steps, reports=reports, full_runs=full_runs)
     check_present(request)
+    request = as_it_is(request)
     size = public_train_size(request)
     rate = batch_size / size
     SampledGaussian(rate, 1.0)  # raises InputError for a batch size out of range, before the noise is calibrated

@@ -226,13 +226,14 @@ def _audit_minimum(prepared: ReadySearch) -> dict[str, Any]:
 def _public_records(prepared: ReadySearch, file: str, *, most: int) -> Canaries:
     """Return the first training records of a public file, after the ledger has admitted them."""
     from trainables.audit.canaries import Canaries
-    from trainables.data import check_present, info, load_records
+    from trainables.data import as_it_is, check_present, info, load_records
 
     path = str(Path(file).absolute())
     request = DatasetRequest(
         name="audit-public", path=path, public_size=1, validation_fraction=0.0, task=prepared.about.task
     )
     check_present(request)
+    request = as_it_is(request)
     known, about = info(request), prepared.about
     if (known.input_shape, known.classes) != (about.input_shape, about.classes):
         raise InputError(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tuner
-from trainables.data import check_present, info, load_records
+from trainables.data import as_it_is, check_present, info, load_records
 from trainables.errors import TrainableError, WalledError
 from trainables.tasks import CLASSIFICATION
 from trainables.wall import behind, operator_log
@@ -88,7 +88,9 @@ def landscape_command(
     if options.dataset is not None:
         require_same_shape(exports, info(request), data_dir=options.data_dir)
     check_present(request)
-    refusal = landscape_refusal(exports[0].experiment, request, split=options.split)
+    request = as_it_is(request)
+    searches = [export.search for export in exports]
+    refusal = landscape_refusal(exports[0].experiment, request, split=options.split, searches=searches)
     if refusal is not None:
         raise refusal
     about = info(request)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainables.data import check_present, info
+from trainables.data import as_it_is, check_present, info
 from tuner.errors import InputError, TunerError
 from tuner.files import write_json, write_text
 from tuner.privacy.modes import PUBLIC
@@ -59,6 +59,7 @@ def ask_for_public(prepared: ReadySearch, options: RunOptions) -> ReadySearch:
     request = prepared.experiment.public_request(options.data_dir or prepared.request.data_dir)
     with prepared.places.at("search.public.path", "search.public.name"):
         check_present(request)
+        request = as_it_is(request)
         about, private = info(request), prepared.about
     if about.input_shape != private.input_shape or about.classes != private.classes:
         raise InputError(

@@ -11,7 +11,7 @@ Proof. (a) A shipped data set is found by its name or checksums. Another file ne
 fingerprint, an HMAC over the sorted digests of its records; that entry and a search with the fingerprint refuse each
 other. A search on several blocks has the fingerprint of each, and that of all together. (b) Once the ledger or the
 experiment charges own records, a file without an entry is refused before any comparison. Only `tune budget public`, of
-the owner, compares.
+the owner, compares. Besides, the user of a search is told if the file of this search has changed since its charge.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tuner.privacy.ledger.state import DatasetState
 from tuner.sweep.settings import split_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from trainables.data import DatasetInfo, DatasetRequest
     from tuner.experiment import Experiment
@@ -216,18 +216,31 @@ def admit_open_use(url: str, request: DatasetRequest, *, beside: DatasetRequest 
     return OpenUse(ledger, refusal, tuple(dict.fromkeys(voided)), frozenset(mine), use)
 
 
-def landscape_refusal(experiment: Experiment, request: DatasetRequest, *, split: str) -> BudgetRefusedError | None:
+def landscape_refusal(
+    experiment: Experiment, request: DatasetRequest, *, split: str, searches: Sequence[str]
+) -> BudgetRefusedError | None:
     """Return the refusal if exact losses of these records would undo a guarantee in the ledger, or None.
 
-    The validation and test records of the model's own search are outside its guarantee. But validation records may have
-    trained, or may be protected, in another search of the ledger; and another data set may be held as private.
+    The validation and test records of the models' own searches are outside their guarantee. But validation records may
+    have trained, or may be protected, in another search of the ledger; another data set may be held as private; and a
+    file may have other records than those that the `searches` of the models were charged for.
+
+    Raises:
+        LedgerError: the ledger that knows the records of a file cannot be opened.
     """
     from tuner.privacy.ledger.ledger import Ledger
 
-    if not Ledger.exists(experiment.ledger):
+    own, file = request.name == experiment.dataset.name, request.path is not None and split == "validation"
+    if not file and not Ledger.exists(experiment.ledger):
         return None
-    ledger, own = Ledger.open(experiment.ledger, create=False), request.name == experiment.dataset.name
+    ledger = Ledger.open(experiment.ledger, create=False)
     states, names = ledger.states(), names_in_ledger(request)
+    if file:
+        charged = [ledger.search_state(search) for search in searches]
+        if any(search.user != ledger.user() for search in charged):
+            return not_admitted()
+        if {search.fingerprint for search in charged} != {keyed_fingerprint(ledger, request)}:
+            return not_admitted()
     known = [state for name, state in states.items() if name in names]
     if not own:
         return not_admitted() if any(state.is_private for state in known) else None

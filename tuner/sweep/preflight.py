@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from search_spaces import Fixed
 from search_spaces.spaces import is_own_method
-from trainables.data import DatasetInfo, DatasetRequest, check_present, forget_records, info
+from trainables.data import DatasetInfo, DatasetRequest, as_it_is, check_present, info
 from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
 from trainables.model_names import ACTIVATIONS
@@ -136,6 +136,7 @@ def prepare(
     with places.at("dataset.path", "dataset.name"):
         if need_data:
             check_present(request)
+            request = as_it_is(request)
         about = info(request)
     plan, compared = None, None
     if experiment.is_auto:
@@ -164,8 +165,6 @@ def prepare(
 def check_startable(prepared: ReadySearch) -> None:
     """Raise an InputError if an option, an address, a folder or the model would fail later, after the charge."""
     experiment = prepared.experiment
-    if prepared.request.path is not None or experiment.search.public is not None:
-        forget_records()  # an earlier search of this process may have read a file that was written anew since
     check_addresses(experiment, prepared.places)
     with prepared.places.at("search"):
         check_search(experiment, prepared.plan.rungs)
