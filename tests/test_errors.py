@@ -9,6 +9,7 @@ import inspect
 import json
 import os
 import pickle
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -115,6 +116,9 @@ def test_explain_shows_one_code_with_its_exit_code() -> None:
     assert said.exit_code == 0
     assert "sweep-running (exit code 2" in said.stdout
     assert EXPLANATIONS["sweep-running"] in said.stdout
+    assert CliRunner().invoke(cli, ["explain", "SWEEP-RUNNING"]).stdout == said.stdout
+    strange = CliRunner().invoke(cli, ["explain", "nope"]).exception
+    assert isinstance(strange, SystemExit)
     as_json = json.loads(CliRunner().invoke(cli, ["explain", "interrupted", "--json"]).stdout)
     assert as_json == explain("interrupted")
     assert as_json["exit_code"] == 130
@@ -175,3 +179,12 @@ def test_errors_of_the_system_have_a_code(number: int, says: str, monkeypatch: p
     assert said.exit_code == 1
     assert said.stderr.startswith("error: experiment.yaml: ")
     assert said.stderr.endswith(f"{says}\n")
+
+
+def test_a_terminal_that_lacks_a_character_gets_its_name(tmp_path: Path) -> None:
+    """ε is in every answer, and some batch systems set an encoding that lacks it."""
+    words = [sys.executable, "-m", "tuner", "plan", "digits_dplis.yaml"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "XDG_DATA_HOME": str(tmp_path)}
+    done = subprocess.run(words, capture_output=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(b"Claimed: epsilon = ")

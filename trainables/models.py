@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from math import prod
 from typing import Final
 
@@ -16,6 +15,7 @@ from trainables.errors import GateError, HyperparameterError
 from trainables.model_gate import check_domain, check_logits, check_private
 from trainables.model_names import ACTIVATIONS, MODELS, NORMALIZATIONS
 from trainables.model_sizes import LSTM_WIDTH, WORD_HIDDEN, WORD_WIDTH
+from trainables.own_code import own_function
 from trainables.start import freeze_layers, put_weights
 
 __all__ = ["build"]
@@ -91,15 +91,7 @@ def build(
 
 def _user_model(name: str, style: _Style) -> nn.Module:
     """Return the model of `package.module:function`."""
-    module_name, _, function_name = name.partition(":")
-    try:
-        function = getattr(import_module(module_name), function_name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise HyperparameterError(
-            "model-not-importable",
-            f"The model {name!r} cannot be imported as package.module:function ({error}). Correct the name, put the "
-            "module into the current folder, or install what the module imports.",
-        ) from error
+    function = own_function(name, what="model", code="model-not-importable")
     module = function(input_shape=style.input_shape, classes=style.classes)
     if not isinstance(module, nn.Module):
         raise HyperparameterError("model-not-module", f"{name} must return an nn.Module (got {type(module).__name__}).")

@@ -10,13 +10,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from search_spaces import Scalar
 from search_spaces.spaces import OWN, is_own_method
 from trainables.errors import GateError, HyperparameterError
 from trainables.hyperparameters import Hyperparameters
+from trainables.own_code import own_function
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trainables.engine.layout import Layout
     from trainables.engine.step import Stages
 
-__all__ = ["OwnMethod", "check_own_method", "is_own_method", "own_function"]
+__all__ = ["OwnMethod", "check_own_method", "is_own_method"]
 
 STAGES: Final = ("before_clip", "after_noise")
 _OWN_FIELDS: Final = ("function", "own")
@@ -69,24 +69,16 @@ class OwnMethod(Hyperparameters):
         )
 
 
-def own_function(name: str) -> Callable[..., object]:
+def _method_function(name: str) -> Callable[..., object]:
     """Return the function of ``package.module:function``. Raise HyperparameterError if it cannot be imported."""
-    module, _, function = name.partition(":")
-    try:
-        found = getattr(import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise HyperparameterError(
-            "method-not-importable",
-            f"The method {name!r} cannot be imported as package.module:function ({error}). Correct the name, or put "
-            "the module into the current folder.",
-        ) from error
+    found = own_function(name, what="method", code="method-not-importable")
     if not callable(found):
         raise HyperparameterError("method-stages-invalid", f"{name} must be a function (got {type(found).__name__}).")
     return found  # type: ignore[no-any-return]
 
 
 def _called(name: str, layout: Layout, own: Mapping[str, Scalar]) -> dict[str, Callable[[Tensor], Tensor]]:
-    function = own_function(name)
+    function = _method_function(name)
     try:
         inspect.signature(function).bind(layout, **own)
     except TypeError as error:

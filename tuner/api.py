@@ -18,11 +18,15 @@ Every error is a `tuner.errors.TunerError`, or a `trainables.errors.TrainableErr
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from tuner.errors import InputError
 from tuner.runner.run import RunOptions
 from tuner.sweep.folder import SweepFolder, find_sweep
 
@@ -164,8 +168,27 @@ class Sweep:
 
 
 def _overrides(settings: Mapping[str, object] | None) -> tuple[str, ...]:
-    """Return settings as the command line writes them. JSON is YAML."""
-    return tuple(f"{name}={json.dumps(value)}" for name, value in (settings or {}).items())
+    """Return settings as the command line writes them. JSON is YAML.
+
+    Raises:
+        InputError: a value cannot be written in a file.
+    """
+    found = []
+    for name, value in (settings or {}).items():
+        try:
+            found.append(f"{name}={json.dumps(value, default=_plain)}")
+        except TypeError as error:
+            raise InputError(
+                "value-wrong-type",
+                f"{name}: a setting must be a number, a text, a path, true, false, none, or a list or dictionary of "
+                f"these (got a {type(value).__name__}).",
+            ) from error
+    return tuple(found)
+
+
+def _plain(value: object) -> object:
+    """Return a path as text, and a number of numpy as a number of Python."""
+    return value.item() if isinstance(value, np.generic) else os.fspath(value)  # type: ignore[call-overload]
 
 
 def _silent(*, local: bool, address: str | None, data_dir: str | None = None) -> RunOptions:

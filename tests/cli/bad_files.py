@@ -80,6 +80,14 @@ def arrays(folder: Path, **other: object) -> None:
     np.savez(folder / "own.npz", **{name: each for name, each in named.items() if each is not None})  # type: ignore[arg-type]
 
 
+def own_code(old: str, last: str, code: str, says: str) -> Bad:
+    """A model or a method of one's own whose module has this last line."""
+    module = f"own_{len(old)}_{len(last)}"  # Python keeps a module by its name
+    new = f"{old.partition(':')[0]}: {module}:build"
+    text = f"import sys\n{last}\n"
+    return Bad(RUN, code, says, TEXT.replace(old, new), new, given=lambda at: (at / f"{module}.py").write_text(text))
+
+
 OWN = "  name: digits", "  name: own\n  path: own.npz\n  public_size: 200"
 
 
@@ -260,6 +268,12 @@ FILES: dict[str, Bad] = {
     "a model that is no module": line("model: logistic_regression", "model: os:getcwd", "model-code-failed"),
     "a model whose code fails": line("model: logistic_regression", "model: own_models:failing", "model-code-failed",
         says="KeyError: 'mine' ("),
+    "a model whose code ends the program": line("model: logistic_regression", "model: own_models:ending",
+        "model-code-failed", says="SystemExit: 3 ("),
+    "a model in a script": own_code("model: logistic_regression", "sys.exit(0)", "model-not-importable", "__main__"),
+    "a method in a script": own_code("method: dp_sgd", "sys.exit(0)", "method-not-importable", "__main__"),
+    "a model whose code cannot be read": own_code("model: logistic_regression", "def build(", "model-not-importable",
+        "SyntaxError"),
     "a model of two inputs": line("model: logistic_regression", "model: own_models:of_two_inputs", "model-code-failed"),
     "a model with BatchNorm": line("model: logistic_regression", "model: own_models:batch_norm", "samples-mixed"),
     "a model that raises for some records": line("model: logistic_regression", "model: own_models:Unclamped",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import codecs
 import gc
+import io
 import sys
 import warnings
 from collections.abc import Sequence
@@ -146,6 +148,23 @@ def without_socks_warning() -> None:
     warnings.filterwarnings("ignore", message="SOCKS support in urllib3")
 
 
+def spell_out() -> None:
+    """Let terminals and files whose encoding lacks a character get its name or a question mark, and not an error."""
+
+    def spelt(error: UnicodeError) -> tuple[str, int]:
+        if not isinstance(error, UnicodeEncodeError):
+            raise error
+        return "".join(_NAMES.get(each, "?") for each in error.object[error.start : error.end]), error.end
+
+    codecs.register_error("spelt", spelt)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # neither closed nor replaced
+            stream.reconfigure(errors="spelt")
+
+
+_NAMES = {"ε": "epsilon", "δ": "delta", "λ": "lambda", "σ": "sigma", "±": "+-", "·": "*", "–": "-", "√": "sqrt "}
+"""What is written where the encoding lacks a character."""
+
 SHORT = ("validate", "plan", "status", "show", "ls", "explain")
 """Commands that end within seconds, and so without the need to collect garbage. It takes a tenth of their time."""
 
@@ -154,6 +173,7 @@ def main() -> None:
     """Run the program: the entry point of `tune`, `dp-tune` and `python -m tuner`."""
     end_as_ctrl_c()
     without_socks_warning()
+    spell_out()
     # Before the interpreter ends, it would search all modules for garbage. With torch this takes a third of a second.
     atexit.register(gc.freeze)
     if set(sys.argv[1:2]) & set(SHORT):

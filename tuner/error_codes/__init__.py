@@ -36,12 +36,13 @@ def explain(code: str) -> dict[str, Any]:
         code: error code. It may still have the brackets in which an error message shows it.
 
     Raises:
-        InputError: the code is unknown. The message names the most similar code.
+        InputError: the code is unknown. The message names a similar code.
     """
-    code = code.strip("[] ")
+    code = code.strip("[] ").lower()
     if code not in EXPLANATIONS:
-        near = difflib.get_close_matches(code, EXPLANATIONS, n=1, cutoff=0.0)[0]
-        raise InputError("unknown-code", f"No error has the code {code!r}. Did you mean {near!r}?")
+        near = difflib.get_close_matches(code, EXPLANATIONS, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else "All codes: tune explain"
+        raise InputError("unknown-code", f"No error has the code {code!r}. {hint}")
     exit_code = EXIT_CODES[code]
     return {"code": code, "exit_code": exit_code, "family": _FAMILIES[exit_code], "explanation": EXPLANATIONS[code]}
 

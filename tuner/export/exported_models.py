@@ -93,7 +93,9 @@ class Exported:
         trainable = self.experiment.trainable
         try:
             return build_model(self.experiment, input_shape=input_shape, classes=classes)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also a script's `sys.exit`
             if not (self.own_model or isinstance(error, TrainableError)):
                 raise
             # The user's code may raise anything. No record has been read yet, so its message may be shown.

@@ -1,7 +1,13 @@
-"""Check of a method of the user's own before a search starts: its parameters, its functions, and the sensitivity."""
+"""Check of a method of the user's own before a search starts: its parameters, its functions, and the sensitivity.
+
+Also the place of an error in the user's own code.
+"""
 
 from __future__ import annotations
 
+import os
+import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from search_spaces.spaces import OWN
@@ -15,7 +21,7 @@ if TYPE_CHECKING:
     from trainables.engine.per_sample import PerSampleSource
     from tuner.experiment import Experiment
 
-__all__ = ["check_method"]
+__all__ = ["check_method", "place_in_own_code"]
 
 
 def check_method(experiment: Experiment, about: DatasetInfo, module: nn.Module, source: PerSampleSource) -> None:
@@ -51,12 +57,26 @@ def check_method(experiment: Experiment, about: DatasetInfo, module: nn.Module, 
                 method=method,
                 parameters=parameters,
             )
-    except TrainableError:
+    except (TrainableError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # also a script's `sys.exit`
         # The user's code may raise anything. No record has been read yet, so its message may be shown.
         raise InputError(
             "method-code-failed",
-            f"trainable.method: the method {method} failed on made-up gradients with {type(error).__name__}: {error}. "
-            "See 'A method of your own' in docs/experiment.md.",
+            f"trainable.method: the method {method} failed on made-up gradients with {type(error).__name__}: "
+            f"{str(error).rstrip('.')}{place_in_own_code(error)}. See 'A method of your own' in docs/experiment.md.",
         ) from error
+
+
+def place_in_own_code(error: BaseException) -> str:
+    """Return the last line of the user's own code that led to an error: of a file outside of all packages."""
+    package = Path(__file__).parents[1]
+    others = (*(package.with_name(name) for name in ("tuner", "trainables", "search_spaces")), Path(os.__file__).parent)
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename[:1] != "<"
+        and "site-packages" not in Path(frame.filename).parts
+        and not any(folder in Path(frame.filename).parents for folder in others)
+    ]
+    return f" ({own[-1].filename}:{own[-1].lineno}: {own[-1].line})" if own else ""

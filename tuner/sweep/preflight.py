@@ -5,9 +5,7 @@ An error that would occur after the charge must be found here.
 
 from __future__ import annotations
 
-import os
 import sys
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -34,7 +32,7 @@ from tuner.privacy.ledger.stores.file_url import file_of
 from tuner.sweep.addresses import check_addresses
 from tuner.sweep.folder import storage_unwritable
 from tuner.sweep.identity import names_in_ledger
-from tuner.sweep.own_method import check_method
+from tuner.sweep.own_method import check_method, place_in_own_code
 from tuner.sweep.start_weights import refuse_trained_here, start_file, with_start_hash
 from tuner.sweep.sweep_study import check_search
 
@@ -309,9 +307,9 @@ def running_own_model(prepared: ReadySearch) -> Iterator[None]:
     try:
         with redirect_stdout(sys.stderr):
             yield
-    except TrainableError:
+    except (TrainableError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # a script's `sys.exit` would end the command, with the exit code of the script
         if ":" not in prepared.experiment.trainable.model:
             raise
         # The user's code may raise anything. No record has been read yet, so its message may be shown.
@@ -319,21 +317,7 @@ def running_own_model(prepared: ReadySearch) -> Iterator[None]:
             "model-code-failed",
             f"{prepared.places.of('trainable.model')}: the model {prepared.experiment.trainable.model} failed on "
             f"inputs of shape (N, {', '.join(map(str, prepared.about.input_shape))}) with {type(error).__name__}: "
-            f"{error}{_place_in_own_code(error)}. "
+            f"{str(error).rstrip('.')}{place_in_own_code(error)}. "
             "Name a function that takes input_shape and classes and returns a model; see 'A model of your own' in "
             "docs/experiment.md.",
         ) from error
-
-
-def _place_in_own_code(error: Exception) -> str:
-    """Return the last line of the user's own code that led to an error: of a file outside of all packages."""
-    package = Path(__file__).parents[1]
-    others = (*(package.with_name(name) for name in ("tuner", "trainables", "search_spaces")), Path(os.__file__).parent)
-    own = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename[:1] != "<"
-        and "site-packages" not in Path(frame.filename).parts
-        and not any(folder in Path(frame.filename).parents for folder in others)
-    ]
-    return f" ({own[-1].filename}:{own[-1].lineno}: {own[-1].line})" if own else ""

@@ -99,5 +99,9 @@ def admit_blocks(states: Mapping[str, DatasetState], dataset: str) -> None:
                 "blocks-differ",
                 f"The ledger already has a search or a cap on {other.dataset!r}, so {dataset!r} cannot have a search "
                 "or a cap. Use a table either whole or by blocks, because otherwise a record would have two totals. "
-                f"{'Name the blocks in `dataset.block`.' if _MARK not in dataset else 'Leave `dataset.block` out.'}",
+                + (
+                    "Name the blocks in `dataset.block`."
+                    if _MARK not in dataset
+                    else "Leave `dataset.block` out, or give the blocks another data set name."
+                ),
             )
