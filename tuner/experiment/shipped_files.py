@@ -81,7 +81,7 @@ def shipped_text() -> str:
 def _about(path: Path) -> str:
     """Return the first sentence of a file's description, shortened."""
     # The first comment line is the command; the paragraph after it is the description.
-    comments = itertools.takewhile(lambda line: line.startswith("#"), path.read_text().splitlines()[1:])
+    comments = itertools.takewhile(lambda line: line.startswith("#"), path.read_text("utf-8").splitlines()[1:])
     said = " ".join(line.lstrip("# ").strip() for line in comments).strip()
     sentence = _SENTENCE.match(said)
     return textwrap.shorten(sentence[0] if sentence else said, _LONGEST, placeholder=" …")
@@ -100,7 +100,7 @@ def copy_shipped(name: str, destination: Path, *, force: bool) -> Path:
         found = f"No shipped experiment is named {name!r}.{meant(close)}"
         raise InputError("experiment-not-found", f"{found} `tune ls --shipped` lists them.")
     target = destination / source.name if destination.is_dir() else destination
-    _write_new(target, source.read_text(), force=force)
+    _write_new(target, source.read_text("utf-8"), force=force)
     return target
 
 
@@ -118,7 +118,7 @@ def _write_new(path: Path, text: str, *, force: bool) -> None:
         fix = "Choose another name, or overwrite it with --force."
         raise InputError("file-exists", f"The file {path} exists. {fix}")
     try:
-        path.write_text(text)
+        path.write_text(text, "utf-8")
     except OSError as error:
         raise InputError(
             "file-not-writable", f"The file {path} cannot be written: {error.strerror}. Choose another path."

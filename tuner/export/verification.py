@@ -42,7 +42,7 @@ def verify_card(path: Path, ledger_url: str | None) -> tuple[dict[str, Any], str
     try:
         ledger = Ledger.open(url, create=False)
         text = path.read_bytes().decode()
-        page_text = page.read_text() if page.exists() else None
+        page_text = page.read_text("utf-8") if page.exists() else None
         picture_text = picture.read_bytes().decode() if picture.exists() else None
         files = {name: file_hash(path.with_name(name)) for name in EXPORTED if path.with_name(name).is_file()}
         report = check_card(text, ledger, page=page_text, picture=picture_text, files=files)

@@ -142,7 +142,7 @@ class SenderProcess:
         if self._told is not None and not problem:
             return self._told
         try:
-            sent = int(json.loads((self._folder / ACKNOWLEDGED).read_text())["end"])
+            sent = int(json.loads((self._folder / ACKNOWLEDGED).read_text("utf-8"))["end"])
         except (OSError, ValueError, KeyError):
             sent = 0
         try:

@@ -247,11 +247,11 @@ def _card(sweep: SweepFolder, ledger: Ledger) -> tuple[str, str]:
 
     for name in (sweep.name, sweep.name.removesuffix(CHARGED), sweep.id):
         page = Path("exports") / name / "privacy_card.md"
-        text = page.read_text() if page.exists() else ""
+        text = page.read_text("utf-8") if page.exists() else ""
         if sweep.id in text and exported_search(page.parent) in (None, sweep.id):  # a card lists other searches too
             require_unchanged(page.parent, ledger, names=(), page=True)
             picture = page.with_name(CURVE_FILE)
-            return text, picture.read_text() if picture.exists() else ""
+            return text, picture.read_text("utf-8") if picture.exists() else ""
     return "", ""
 
 
@@ -339,7 +339,7 @@ def sweep_report(
             private=plan.private,
         ),
         facts=tuple(facts),
-        experiment=sweep.experiment.read_text(),
+        experiment=sweep.experiment.read_text("utf-8"),
         searched=plan.searched,
         claim=PUBLIC_CLAIM
         if plan.mode.searches_public

@@ -142,7 +142,7 @@ def _seen(path: Path, text: str) -> bool:
     until = time.monotonic() + _SEEN_WITHIN
     while True:
         with contextlib.suppress(OSError):
-            if path.read_text() == text:
+            if path.read_text("utf-8") == text:
                 return True
         if time.monotonic() > until:
             return False

@@ -198,7 +198,7 @@ class SweepFolder:
 def read_json(path: Path) -> dict[str, object]:
     """Read a JSON object. Raise a TunerError if the file is missing or has other content."""
     try:
-        values = json.loads(path.read_text())
+        values = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise TunerError(
             "sweep-file-unreadable", f"{path} cannot be read as JSON ({error}). Restore the file from a copy."
@@ -292,7 +292,7 @@ def list_sweeps(storage: Path) -> list[SweepFolder]:
 def _began(sweep: SweepFolder) -> str:
     """Return the time at which a sweep began. For a sealed search, everyone except the operator gets only the date."""
     with contextlib.suppress(OSError):
-        return (sweep.sealed / _BEGAN).read_text()
+        return (sweep.sealed / _BEGAN).read_text("utf-8")
     return sweep.id[-22:-7]
 
 

@@ -145,7 +145,7 @@ def _last_head(sweep: SweepFolder) -> _Head | None:
     if not path.exists() and not sweep.journal.exists() and not (sweep.trials.is_dir() and any(sweep.trials.iterdir())):
         return None
     try:
-        *before, last = path.read_text().splitlines()
+        *before, last = path.read_text("utf-8").splitlines()
         try:
             return _Head(**json.loads(last))
         except (ValueError, TypeError):

@@ -71,7 +71,7 @@ def _checks(
     if ledger is not None:
         yield check_recorded(card, ledger)
     if page:
-        yield check_page(card, (folder / CARD_FILE).with_suffix(".md").read_text())
+        yield check_page(card, (folder / CARD_FILE).with_suffix(".md").read_text("utf-8"))
         picture = folder / CURVE_FILE
         if picture.exists():
             yield check_picture(card, picture.read_bytes().decode())
