@@ -100,6 +100,22 @@ FAULTS: tuple[Fault, ...] = (
         test="tests/cli/test_own_files.py::test_no_trial_uses_other_records_than_those_that_were_charged",
     ),
     Fault(
+        name="other-records-at-a-resume",
+        breaks="a resume trains on the records of a file that was replaced after it was compared with the ledger",
+        file="tuner/runner/start.py",
+        old="    request = as_it_is(request)\n",
+        new="",
+        test="tests/cli/test_own_files.py::test_no_trial_uses_other_records_than_those_that_were_charged",
+    ),
+    Fault(
+        name="two-splits-of-one-fingerprint",
+        breaks="a file with -0.0 for 0.0 counts as the same records, and validates on records that trained",
+        file="trainables/data/user.py",
+        old="    return np.asarray(scaled + np.float32(0))",
+        new="    return np.asarray(scaled)",
+        test="tests/trainables/data/test_as_it_is.py::test_files_with_one_fingerprint_have_one_split",
+    ),
+    Fault(
         name="file-written-while-it-is-read",
         breaks="a training reads records that were written after the file's checksum was compared",
         file="trainables/data/user_file.py",

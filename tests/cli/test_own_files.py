@@ -144,13 +144,13 @@ def swapping(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_trial_uses_other_records_than_those_that_were_charged(
     bare: Tune, monkeypatch: pytest.MonkeyPatch, executor: tuple[str, ...]
 ) -> None:
-    file = own(bare, search__trials=1)
-    with monkeypatch.context() as patch:
-        swapping(bare, patch)
-        assert "[own-file-changed]" in bare("run", file, *executor, code=1).err
-    (sweep,) = bare.sweeps
-    assert all(pool.leased_steps == 0 for pool in bare.search_state(sweep.name).pools.values())
-    (bare.folder / "charged.npz").replace(bare.folder / "own.npz")
+    for words in (("run", own(bare, search__trials=1)), ("resume", "tiny")):
+        with monkeypatch.context() as patch:
+            swapping(bare, patch)
+            assert "[own-file-changed]" in bare(*words, *executor, code=1).err
+        (sweep,) = bare.sweeps
+        assert all(pool.leased_steps == 0 for pool in bare.search_state(sweep.name).pools.values())
+        (bare.folder / "charged.npz").replace(bare.folder / "own.npz")
     bare("resume", sweep.name, *executor)
     assert sum(pool.leased_steps for pool in bare.search_state(sweep.name).pools.values()) > 0
 

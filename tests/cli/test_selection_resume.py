@@ -83,6 +83,20 @@ def wait_for_a_run(tune: Tune, process: subprocess.Popen[str]) -> None:
         time.sleep(0.02)
 
 
+def test_threads_and_workers_stay_as_they_are(tune: Tune) -> None:
+    """They decide how sums are rounded, so two copies of the folder could release two winners with the same noise."""
+    begin(tune, 2)
+    for key in ("cpus_per_trial", "workers_per_trial"):
+        assert (
+            "[resume-changes-setting]" in tune("resume", "tiny", "--local", "--set", f"resources.{key}=2", code=2).err
+        )
+    file = the_sweep(tune).experiment
+    file.write_text(file.read_text().replace("cpus_per_trial: 1", "cpus_per_trial: 2"))
+    assert "[ledger-mismatch]" in tune("resume", "tiny", "--local", code=1).err
+    file.write_text(file.read_text().replace("cpus_per_trial: 2", "cpus_per_trial: 1"))
+    tune("resume", "tiny", "--local", "--set", "resources.concurrent_trials=2")
+
+
 @pytest.mark.slow
 def test_ctrl_c_and_stop_reach_it_and_kill_9_loses_nothing(tune: Tune) -> None:
     begin(tune, 200)  # more than end before the last signal

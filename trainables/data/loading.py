@@ -219,14 +219,15 @@ def read_arrays(info: DatasetInfo, folder: Path) -> Arrays:
             f"{info.public_train_size} and {info.test_size}. Download the data set again, or install another version "
             "of scikit-learn.",
         )
-    # A sha256 proves the content of a file, but the publishers' md5 does not.
-    if info.content_sha256 and not all(file.sha256 for file in form):
+    # A sha256 proves the content of a file. The publishers' md5 does not, and scikit-learn's files have no checksum.
+    if info.content_sha256 and not (form and all(file.sha256 for file in form)):
         found = content_sha256(arrays)
         if found != info.content_sha256:
+            where = f"in {paths[0].parent}" if paths else "of scikit-learn"
+            fix = "Remove the files and download them again" if paths else "Install another version of scikit-learn"
             raise DatasetError(
                 "dataset-checksum",
-                f"The arrays of {info.name} in {paths[0].parent} have the checksum {found} instead of "
-                f"{info.content_sha256}. Remove the files and download them again.",
+                f"The arrays of {info.name} {where} have the checksum {found} instead of {info.content_sha256}. {fix}.",
             )
     return arrays
 

@@ -119,7 +119,7 @@ def _labels(y: np.ndarray, task: str, *, signed: bool) -> np.ndarray:
     """Return labels as training takes them. A label that training cannot use becomes −1, or a number not finite."""
     if task == REGRESSION:
         with np.errstate(all="ignore"):
-            return np.asarray(y.astype(np.float32))
+            return np.asarray(y.astype(np.float32) + np.float32(0))  # as `_inputs`
     if task == BINARY and signed:
         return np.where(y == -1, 0, np.where(y == 1, 1, -1)).astype(np.int64)
     return np.where((y >= 0) & (y < 2**31), y, -1).astype(np.int64)
@@ -141,4 +141,6 @@ def _of_blocks(info: DatasetInfo, arrays: Arrays) -> Arrays:
 
 def _inputs(x: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):  # 1e300 becomes infinite, without a warning that would tell of the record
-        return x.astype(np.float32) / (np.float32(255) if x.dtype == np.uint8 else np.float32(1))
+        scaled = x.astype(np.float32) / (np.float32(255) if x.dtype == np.uint8 else np.float32(1))
+    # -0.0 becomes 0.0, as in a fingerprint. The split hashes the bytes, and equal fingerprints must have equal splits.
+    return np.asarray(scaled + np.float32(0))

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainables.data import check_present, info
+from trainables.data import as_it_is, check_present, info
 from trainables.wall import logging_to
 from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError
 from tuner.experiment import load_experiment
@@ -134,6 +134,7 @@ def ready_to_resume(sweep: SweepFolder, wanted: Experiment, options: RunOptions)
     experiment = located(wanted.with_noise(plan.nominal.noise_multiplier))
     request = experiment.dataset_request(options.data_dir or sweep.data_dir)
     check_present(request)
+    request = as_it_is(request)
     about = info(request)
     prepared = ReadySearch(path=sweep.experiment, experiment=experiment, request=request, about=about, plan=plan)
     check_startable(prepared)

@@ -24,6 +24,9 @@ __all__ = ["check_same", "located", "plan_hash", "settings_hash", "split_of", "s
 _PATHS = ("storage", "dataset.path", "search.public.path", "trainable.start.path")
 _MAY_CHANGE = ("search.trials", "search.when_sure", "resources.", "tracking.", *_PATHS)
 _GPUS = "resources.gpus_per_trial"  # may change, but not from or to 0: the card names the device
+# May not change in a sealed search. Other numbers of threads and workers round in other ways, but a copy of the sweep's
+# folder must come to the same winner: the difference of two winners with the same noise would contain no noise.
+_ROUNDING = ("resources.cpus_per_trial", "resources.workers_per_trial")
 _BY_TRIALS = ("trials", "trials_that_fit", "trials_at_most", "epsilon_planned")
 # Text and figures about the cap. No claim depends on them.
 _BESIDE = ("cap_reason", "alternatives", "rung_wise")
@@ -38,15 +41,20 @@ def check_same(stored: Experiment, wanted: Experiment) -> None:
         f"{key} was {before.get(key)!r} and is {after.get(key)!r}"
         for key in sorted(before.keys() | after.keys())
         if before.get(key) != after.get(key)
-        and (not key.startswith(_MAY_CHANGE) or (key == _GPUS and bool(before[key]) != bool(after[key])))
+        and (not _may_change(key, stored) or (key == _GPUS and bool(before[key]) != bool(after[key])))
     ]
     if changed:
         raise InputError(
             "resume-changes-setting",
             "A resume may change only `search.trials`, `search.when_sure`, `resources` (but no change between CPU and "
-            f"GPU), `tracking`, `storage`, `dataset.path` and `trainable.start.path` (got: {'; '.join(changed)}). "
+            "GPU, and no CPUs and workers of a sealed search), `tracking`, `storage`, `dataset.path` and "
+            f"`trainable.start.path` (got: {'; '.join(changed)}). "
             "Start a new search with `tune run`, which is charged in addition.",
         )
+
+
+def _may_change(key: str, experiment: Experiment) -> bool:
+    return key.startswith(_MAY_CHANGE) and not (experiment.mode.runs_hidden and key in _ROUNDING)
 
 
 def located(experiment: Experiment) -> Experiment:
@@ -81,8 +89,9 @@ def settings_hash(experiment: Experiment, ledger_id: str) -> str:
     The hash does not cover paths, because the data are identified by their fingerprint, and the ledger by its id, which
     the hash covers.
     """
-    elsewhere = (*_MAY_CHANGE, "ledger")
-    kept = {key: value for key, value in _values(experiment).items() if not key.startswith(elsewhere)}
+    kept = {
+        key: value for key, value in _values(experiment).items() if key != "ledger" and not _may_change(key, experiment)
+    }
     return _sha256(kept | {"ledger": ledger_id})
 
 

@@ -85,3 +85,21 @@ def test_the_checksum_is_salted_and_never_printed(tmp_path: Path) -> None:
     assert one.content != two.content
     assert one.content not in repr(one)
     assert as_it_is(DatasetRequest(name="digits")).content == ""
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_files_with_one_fingerprint_have_one_split(tmp_path: Path, task: str) -> None:
+    """Otherwise records that trained before a resume would validate after it."""
+    random = np.random.default_rng(0)
+    x, y = random.integers(-1, 2, (300, 4)).astype(float), random.integers(0, 2, 300)
+    test = {"x_test": x[:20], "y_test": y[:20].astype(float) if task == "regression" else y[:20]}
+    found = []
+    for number, change in enumerate((lambda a: a, lambda a: np.where(a == 0, -0.0, a), lambda a: a.astype(np.float16))):
+        path = tmp_path / f"{number}.npz"
+        labels = change(y.astype(float)) if task == "regression" else y
+        np.savez(path, x_train=change(x), y_train=labels, **test)
+        request = DatasetRequest(name="own", path=str(path), public_size=300, task=task, validation_fraction=0.4)
+        splits = load_records(request)
+        found.append((records_fingerprint(request), splits.x_validation.tolist(), splits.y_validation.tolist()))
+    assert found[0] == found[1] == found[2]
+    assert len(found[0][1]) > 0
