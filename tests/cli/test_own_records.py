@@ -196,6 +196,19 @@ def test_the_card_lists_the_splits_of_all_searches(charged: Tune) -> None:
         assert charged("verify", f"{folder}/privacy_card.json", "--json").json["ok"] is True
 
 
+def test_a_protected_and_an_open_search_have_no_total_for_validation_records(charged: Tune) -> None:
+    protected = {"protected": True, "epsilon": 8.5, "delta": 1e-6}
+    charged("run", "tiny.yaml", "--local", "--quiet", "--set", f"dataset.validation={json.dumps(protected)}")
+    said = charged("export", charged.sweeps[-1].name, "--out", "second").text
+    assert "holds only for records that every search used for training or for protected validation" in " ".join(
+        said.split()
+    )
+    card = json.loads(Path("second", "privacy_card.json").read_text())
+    splits = [json.loads(split) for split in card["dataset_budget"]["validation_splits"]]
+    assert sorted(split.get("scores", "") for split in splits) == ["", "protected"]
+    assert charged("verify", "second/privacy_card.json", "--json").json["ok"] is True
+
+
 def enter_without_data(tune: Tune, file: str, *overrides: str) -> Ledger:
     """Open a search in the ledger as `tune run` does, of a set that need not be here."""
     ledger = Ledger.open(tune.ledger_url)

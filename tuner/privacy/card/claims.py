@@ -174,8 +174,8 @@ def totals_sentence(totals: Sequence[Total]) -> str:
 
 def _condition(where: str) -> str:
     return (
-        f" The searches on {where} have different validation splits, so this holds only for records that every search "
-        "used for training or for protected validation."
+        f" The searches on {where} have different validation splits, or protect only some of them, so this holds only "
+        "for records that every search used for training or for protected validation."
     )
 
 

@@ -175,9 +175,9 @@ def _alarms(budget: Mapping[str, Any]) -> list[str]:
     if len(splits) > 1:
         said.append(
             f"**Validation splits differ.** The searches on `{plain(budget['dataset'])}` did not use the same records "
-            f"for validation: {splits_text(splits)}. If a search scores a validation record without noise, the "
-            "search's guarantee does not cover the record. The total for the data set therefore covers only records "
-            "that every search used for training or for protected validation."
+            f"for validation, or protect only some of them: {splits_text(splits)}. If a search scores a validation "
+            "record without noise, the search's guarantee does not cover the record. The total for the data set "
+            "therefore covers only records that every search used for training or for protected validation."
         )
     return said
 

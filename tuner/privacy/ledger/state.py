@@ -379,8 +379,11 @@ class DatasetState:
 
     @cached_property
     def validation_splits(self) -> tuple[str, ...]:
-        """The different validation splits of the searches that count, as canonical JSON."""
-        return tuple(sorted({canonical(each.details.get("split")) for each in self.searches if each.counts}))
+        """The different validation splits of the searches that count, as canonical JSON.
+
+        One that is scored with noise is another one: without noise, no guarantee covers its validation records.
+        """
+        return tuple(sorted({canonical(_split(each)) for each in self.searches if each.counts}))
 
     @property
     def has_own(self) -> bool:
@@ -429,3 +432,8 @@ class DatasetState:
             committed_of=of,
             fingerprints=known if new <= known else known | new,
         )
+
+
+def _split(search: SearchState) -> object:
+    split = search.details.get("split")
+    return split if split is None or search.validation is None else {**split, "scores": "protected"}
