@@ -39,7 +39,9 @@ def test_what_cannot_start_is_an_error_and_leaves_no_ledger(tmp_path: Path, monk
         load("digits_dplis.yaml", {"privacy.noise_multiplier": 0.1}).run(local=True)
     with raises_code(InputError, "sweep-not-found"):
         open_sweep("nobody")
-    for value in (print, [np.zeros(2)]):
+    circle: list[object] = []
+    circle.append(circle)
+    for value in (print, [np.zeros(2)], {np.int64(3): 1}, b"x", circle, float):
         with raises_code(InputError, "value-wrong-type"):
             load("digits_dplis.yaml", {"search.trials": value})
     assert list(tmp_path.rglob("ledger.db")) == []
@@ -47,6 +49,6 @@ def test_what_cannot_start_is_an_error_and_leaves_no_ledger(tmp_path: Path, monk
 
 def test_settings_may_be_paths_and_numbers_of_numpy(tmp_path: Path) -> None:
     found = load(
-        "digits_dplis.yaml", {"search.trials": np.int64(3), "privacy.epsilon": np.float32(2), "storage": tmp_path}
+        "digits_dplis.yaml", {"search.trials": np.int64(3), "privacy.epsilon": np.longdouble(2), "storage": tmp_path}
     )
     assert found == load("digits_dplis.yaml", {"search.trials": 3, "privacy.epsilon": 2.0, "storage": str(tmp_path)})

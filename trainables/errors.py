@@ -78,7 +78,7 @@ EXPLANATIONS: dict[str, str] = {
     "method-unknown": "There is no training method of this name. Check the spelling. The message suggests a name.",
     "method-not-importable": (
         "Your own method cannot be imported. Write package.module:function, and check that every worker finds the "
-        "module on its Python path."
+        "module on its Python path. A module must not end the program when it is imported."
     ),
     "method-parameters": (
         "`search.space.own` must name parameters of the function of your own method. Parameters without a default "
@@ -129,7 +129,7 @@ EXPLANATIONS: dict[str, str] = {
     "model-option-unknown": "The model does not have this option. Choose one that the message lists.",
     "model-not-importable": (
         "Your own model cannot be imported. Write package.module:function, and check that every worker finds the "
-        "module on its Python path."
+        "module on its Python path. A module must not end the program when it is imported."
     ),
     "model-not-module": "The function of your own model must return an nn.Module.",
     "model-shape-mismatch": "The model cannot take inputs of this shape. Choose a model that fits the data set.",
@@ -288,8 +288,9 @@ EXPLANATIONS: dict[str, str] = {
     "own-file-missing": "There is no file of records at this path. Correct the path.",
     "own-file-arrays": "An array of your own file has a wrong shape, type or value. Do what the message says.",
     "own-file-changed": (
-        "Your own file no longer has the records that the search is charged for. No training may use other records. "
-        "Restore the file and resume the sweep, or start a new search on the new records."
+        "Your own file was written to after the command had checked it, for example compared it with the ledger. "
+        "Nothing uses records that were not checked. Start or resume again. If the records have changed, restore the "
+        "file first, or start a new search."
     ),
     # the loss around a model
     "records-empty": "The loss needs at least one record, and a label for each record.",

@@ -12,7 +12,7 @@ __all__ = ["loading"]
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """Do not search for garbage while modules are loaded, and never search what they made.
+    """Do not search for garbage while modules are loaded, and never search what exists when they are.
 
     Modules make hundreds of thousands of objects and no garbage. The searches take a tenth of the time to load torch.
     """

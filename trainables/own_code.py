@@ -1,15 +1,19 @@
-"""Import of the user's own functions."""
+"""Import of the user's own functions, and the place of an error in them."""
 
 from __future__ import annotations
 
+import os
+import traceback
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from trainables.errors import HyperparameterError
 
-__all__ = ["own_function"]
+__all__ = ["own_function", "place_in_own_code"]
 
 _FIX = "Correct the name, put the module into the current folder, or install what the module imports."
+_UNREADABLE = "Correct the module."
 _ENDS = (
     "The module ends the program when it is imported, as a script does. Put what the script does under "
     '`if __name__ == "__main__":`.'
@@ -31,9 +35,24 @@ def own_function(name: str, *, what: str, code: str) -> Any:  # noqa: ANN401 - t
     try:
         return getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError, SyntaxError, SystemExit) as error:
-        ends = isinstance(error, SystemExit)
+        fixes = {SystemExit: _ENDS, SyntaxError: _UNREADABLE}
+        fix = next((fixes[kind] for kind in fixes if isinstance(error, kind)), _FIX)
         raise HyperparameterError(
             code,
             f"The {what} {name!r} cannot be imported as package.module:function ({type(error).__name__}: {error}). "
-            f"{_ENDS if ends else _FIX}",
+            f"{fix}",
         ) from error
+
+
+def place_in_own_code(error: BaseException) -> str:
+    """Return the last line of the user's own code that led to an error: of a file outside of all packages."""
+    package = Path(__file__).parent
+    others = (*(package.with_name(name) for name in ("tuner", "trainables", "search_spaces")), Path(os.__file__).parent)
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename[:1] != "<"
+        and "site-packages" not in Path(frame.filename).parts
+        and not any(folder in Path(frame.filename).parents for folder in others)
+    ]
+    return f" ({own[-1].filename}:{own[-1].lineno}: {own[-1].line})" if own else ""

@@ -301,7 +301,7 @@ def stops_sweep(error: Exception) -> bool:
     An error without a code of ours comes from the ledger's database or from the actor that charges it.
     """
     code = str(getattr(error, "code", ""))
-    return not code or code.startswith("ledger-") or code in {"checkpoint-unwritable", "own-file-changed"}
+    return not code or code.startswith(("ledger-", "own-file-")) or code == "checkpoint-unwritable"
 
 
 def _gpu_failed() -> bool:

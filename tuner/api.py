@@ -24,8 +24,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tuner.errors import InputError
 from tuner.runner.run import RunOptions
 from tuner.sweep.folder import SweepFolder, find_sweep
@@ -177,18 +175,26 @@ def _overrides(settings: Mapping[str, object] | None) -> tuple[str, ...]:
     for name, value in (settings or {}).items():
         try:
             found.append(f"{name}={json.dumps(value, default=_plain)}")
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise InputError(
                 "value-wrong-type",
-                f"{name}: a setting must be a number, a text, a path, true, false, none, or a list or dictionary of "
-                f"these (got a {type(value).__name__}).",
+                f"{name}: a setting must be a number, a text, a path, true, false, None, or a list or dictionary of "
+                f"these (got a {type(value).__name__}: {error}).",
             ) from error
     return tuple(found)
 
 
 def _plain(value: object) -> object:
-    """Return a path as text, and a number of numpy as a number of Python."""
-    return value.item() if isinstance(value, np.generic) else os.fspath(value)  # type: ignore[call-overload]
+    """Return a path as text, and a number of numpy as a number of Python. Raise TypeError for other values."""
+    import numpy as np
+
+    if isinstance(value, np.bool_ | np.integer):
+        return value.item()
+    if isinstance(value, np.floating):
+        return float(value)
+    if isinstance(value, os.PathLike):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is none of these")
 
 
 def _silent(*, local: bool, address: str | None, data_dir: str | None = None) -> RunOptions:

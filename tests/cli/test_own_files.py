@@ -167,3 +167,35 @@ def test_the_records_of_a_file_that_was_replaced_are_not_measured(bare: Tune) ->
         own(bare, x_train=-X[:50])
         said = bare(*look, "--split", split, code=code)
         assert ("[records-not-admitted]" in said.err) == (code == 3)
+
+
+def test_records_that_users_have_exchanged_are_not_measured(bare: Tune) -> None:
+    """The split is by users, so their records would change sides."""
+    users = np.arange(50) % 25
+    bare("run", own(bare, search__trials=1, user_train=users), "--local")
+    bare("export", "tiny", "--out", "out")
+    look = ("landscape", "out", "--public-data", "--points", "3", "--iterations", "1", "--restarts", "1")
+    bare(*look)
+    own(bare, search__trials=1, user_train=np.arange(50) // 2)
+    assert "[records-not-admitted]" in bare(*look, code=3).err
+
+
+@pytest.mark.parametrize("code", ["own-file-missing", "own-file-format"])
+def test_a_file_that_is_gone_or_half_written_stops_the_search(
+    bare: Tune, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    run = composition.run_trials
+
+    def damage(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the function
+        path = bare.folder / "own.npz"
+        (bare.folder / "whole.npz").write_bytes(path.read_bytes())
+        path.unlink() if code == "own-file-missing" else path.write_bytes(path.read_bytes()[:300])
+        return run(*arguments, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(composition, "run_trials", damage)
+        said = bare("run", own(bare, search__trials=3), "--local", code=1).err
+        assert f"[{code}]" in said or "[own-file-changed]" in said
+    (bare.folder / "whole.npz").replace(bare.folder / "own.npz")
+    bare("resume", "tiny", "--local")
+    assert bare("status", "tiny", "--json").json["sweeps"][0]["state"] == "done"

@@ -156,7 +156,10 @@ def as_it_is(request: DatasetRequest) -> DatasetRequest:
     from trainables.data.user_file import content_of
 
     known = info(request)
-    return request if known.path is None else replace(request, content=content_of(Path(known.path)))
+    if known.path is None:
+        return request
+    _loaded.cache_clear()  # of copies that nobody will ask for again
+    return replace(request, content=content_of(Path(known.path)))
 
 
 @walled

@@ -100,8 +100,8 @@ def changed(path: Path) -> DatasetError:
     """Return the error of a file whose content is not the one that was checked."""
     return DatasetError(
         "own-file-changed",
-        f"{path} was changed after this search began to use it, so its records are not those that the ledger knows. "
-        "Restore the file, and start or resume again.",
+        f"{path} was written to after it was checked. Start or resume again, and it is checked anew. If its records "
+        "have changed, restore it first.",
     )
 
 
@@ -169,7 +169,7 @@ def read_arrays_of(path: Path, keys: Sequence[str], *, content: str = "") -> Arr
 
 
 def _written(file: BufferedReader) -> tuple[int, int, int]:
-    """Return what differs after the file was written to."""
+    """Return what differs after the file was written to, renamed or given other rights."""
     found = os.fstat(file.fileno())
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns
 

@@ -149,12 +149,14 @@ def without_socks_warning() -> None:
 
 
 def spell_out() -> None:
-    """Let terminals and files whose encoding lacks a character get its name or a question mark, and not an error."""
+    """Let terminals and files whose encoding lacks a character get its name or number, and not an error."""
 
     def spelt(error: UnicodeError) -> tuple[str, int]:
         if not isinstance(error, UnicodeEncodeError):
             raise error
-        return "".join(_NAMES.get(each, "?") for each in error.object[error.start : error.end]), error.end
+        missing = error.object[error.start : error.end]
+        named = (_NAMES.get(each) or each.encode("ascii", "backslashreplace").decode() for each in missing)
+        return "".join(named), error.end
 
     codecs.register_error("spelt", spelt)
     for stream in (sys.stdout, sys.stderr):
@@ -162,7 +164,25 @@ def spell_out() -> None:
             stream.reconfigure(errors="spelt")
 
 
-_NAMES = {"ε": "epsilon", "δ": "delta", "λ": "lambda", "σ": "sigma", "±": "+-", "·": "*", "–": "-", "√": "sqrt "}
+_NAMES = {
+    "ε": "epsilon",
+    "δ": "delta",
+    "λ": "lambda",
+    "σ": "sigma",
+    "√": "sqrt ",
+    "±": "+-",
+    "·": "*",
+    "×": "x",
+    "–": "-",
+    "−": "-",
+    "≤": "<=",
+    "≥": ">=",
+    "→": "->",
+    "…": "...",
+    "█": "#",
+    "▓": "=",
+    "░": ".",
+}
 """What is written where the encoding lacks a character."""
 
 SHORT = ("validate", "plan", "status", "show", "ls", "explain")

@@ -74,7 +74,7 @@ class DrillSweep:
         text = _FILE.replace("LEDGER", self.ledger).replace("STORAGE", str(self.folder / "runs"))
         text = text.replace("TRACKING", self.tracking).replace("CPUS", repr(self.cpus))
         text = text.replace("HUNG", repr(self.hung_after))
-        (self.folder / "drill.yaml").write_text(text)
+        (self.folder / "drill.yaml").write_text(text, "utf-8")
 
     @property
     def mlflow(self) -> Path:

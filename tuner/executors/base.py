@@ -129,7 +129,7 @@ def lose(driver: StudyDriver, setup: TrialSetup, trial_id: str, why: str) -> Non
     The sweep also stops if the trial is the committed run, which is never started twice. A resume continues it.
     """
     if setup.stops_when_lost or driver.is_committed(trial_id):
-        raise TunerError("trial-lost", f"The infrastructure failed: {why}")
+        raise TunerError("trial-lost", f"A trial could not go on: {why}")
     driver.finish(trial_id, outcome=TrialStatus.LOST, steps_taken=driver.step_of(trial_id), reason=why)
 
 

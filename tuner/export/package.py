@@ -22,9 +22,10 @@ from tuner.plan.plan import Plan, mechanism_of, plan_from
 from tuner.privacy.card.page import CURVE_FILE
 from tuner.privacy.ledger.amounts import amount, amounts
 from tuner.sweep import folder as sweeps
+from tuner.sweep.identity import division_of
 from tuner.sweep.ledger_head import charged_search, require_charged, require_not_behind
 from tuner.sweep.preflight import find_own_model
-from tuner.sweep.registration import division_of, hold_release_to_ledger, hold_to_ledger, refuse_if_charged
+from tuner.sweep.registration import hold_release_to_ledger, hold_to_ledger, refuse_if_charged
 from tuner.sweep.releases import hold_release, release_name
 from tuner.sweep.sealed import require_trained
 from tuner.sweep.start_weights import exported_metadata, exported_search, start_file

@@ -24,7 +24,7 @@ from tuner.errors import BudgetRefusedError, InputError
 from tuner.privacy.ledger.admission import not_admitted
 from tuner.privacy.ledger.blocks import table_of
 from tuner.privacy.ledger.key import RECORDS_PURPOSE
-from tuner.privacy.ledger.state import DatasetState
+from tuner.privacy.ledger.state import DatasetState, SearchState
 from tuner.sweep.settings import split_of
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from trainables.data import DatasetInfo, DatasetRequest
     from tuner.experiment import Experiment
+    from tuner.privacy.ledger.division import Division, NamedDivision
     from tuner.privacy.ledger.ledger import Ledger
     from tuner.sweep.preflight import ReadySearch
 
@@ -39,6 +40,8 @@ __all__ = [
     "OpenUse",
     "admit_open_use",
     "block_fingerprints",
+    "charged_users",
+    "division_of",
     "keyed_fingerprint",
     "landscape_refusal",
     "names_in_ledger",
@@ -58,6 +61,22 @@ def block_fingerprints(ledger: Ledger, request: DatasetRequest) -> tuple[str, ..
     if len(request.blocks) < 2:
         return ()
     return tuple(keyed_fingerprint(ledger, replace(request, blocks=(block,))) for block in request.blocks)
+
+
+def division_of(ledger: Ledger, experiment: Experiment, request: DatasetRequest) -> Division | None:
+    """Return how the records are divided among users, under the ledger's key; None if the unit is a record."""
+    from trainables.data.divided import divided_records
+    from tuner.privacy.ledger.division import Division
+
+    if request.unit != "user":
+        return None
+    secret = bytes.fromhex(ledger.key.digest("division", b""))
+    return Division(divided_records(request, secret), experiment.dataset.user_key)
+
+
+def charged_users(state: SearchState) -> NamedDivision | None:
+    """Return how the records of a search were divided among users when it was charged, as `division_of` now."""
+    return state.division and replace(state.division, stored=None)
 
 
 def public_facts(about: DatasetInfo) -> dict[str, object]:
@@ -239,7 +258,9 @@ def landscape_refusal(
         charged = [ledger.search_state(search) for search in searches]
         if any(search.user != ledger.user() for search in charged):
             return not_admitted()
-        if {search.fingerprint for search in charged} != {keyed_fingerprint(ledger, request)}:
+        division = division_of(ledger, experiment, request)
+        now = keyed_fingerprint(ledger, request), division and division.named
+        if any((search.fingerprint, charged_users(search)) != now for search in charged):
             return not_admitted()
     known = [state for name, state in states.items() if name in names]
     if not own:

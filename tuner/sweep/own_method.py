@@ -1,17 +1,12 @@
-"""Check of a method of the user's own before a search starts: its parameters, its functions, and the sensitivity.
-
-Also the place of an error in the user's own code.
-"""
+"""Check of a method of the user's own before a search starts: its parameters, its functions, and the sensitivity."""
 
 from __future__ import annotations
 
-import os
-import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from search_spaces.spaces import OWN
 from trainables.errors import TrainableError
+from trainables.own_code import place_in_own_code
 from tuner.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +16,7 @@ if TYPE_CHECKING:
     from trainables.engine.per_sample import PerSampleSource
     from tuner.experiment import Experiment
 
-__all__ = ["check_method", "place_in_own_code"]
+__all__ = ["check_method"]
 
 
 def check_method(experiment: Experiment, about: DatasetInfo, module: nn.Module, source: PerSampleSource) -> None:
@@ -66,17 +61,3 @@ def check_method(experiment: Experiment, about: DatasetInfo, module: nn.Module, 
             f"trainable.method: the method {method} failed on made-up gradients with {type(error).__name__}: "
             f"{str(error).rstrip('.')}{place_in_own_code(error)}. See 'A method of your own' in docs/experiment.md.",
         ) from error
-
-
-def place_in_own_code(error: BaseException) -> str:
-    """Return the last line of the user's own code that led to an error: of a file outside of all packages."""
-    package = Path(__file__).parents[1]
-    others = (*(package.with_name(name) for name in ("tuner", "trainables", "search_spaces")), Path(os.__file__).parent)
-    own = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if frame.filename[:1] != "<"
-        and "site-packages" not in Path(frame.filename).parts
-        and not any(folder in Path(frame.filename).parents for folder in others)
-    ]
-    return f" ({own[-1].filename}:{own[-1].lineno}: {own[-1].line})" if own else ""

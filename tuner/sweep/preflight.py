@@ -21,6 +21,7 @@ from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
 from trainables.model_names import ACTIVATIONS
 from trainables.model_sizes import dimension_of, is_perceptron
+from trainables.own_code import place_in_own_code
 from trainables.tasks import check_metric
 from tuner.errors import InputError
 from tuner.experiment import Experiment, find_file, load_experiment
@@ -32,7 +33,7 @@ from tuner.privacy.ledger.stores.file_url import file_of
 from tuner.sweep.addresses import check_addresses
 from tuner.sweep.folder import storage_unwritable
 from tuner.sweep.identity import names_in_ledger
-from tuner.sweep.own_method import check_method, place_in_own_code
+from tuner.sweep.own_method import check_method
 from tuner.sweep.start_weights import refuse_trained_here, start_file, with_start_hash
 from tuner.sweep.sweep_study import check_search
 

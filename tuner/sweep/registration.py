@@ -5,7 +5,6 @@ The ledger is the durable record of all charges to a data set.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trainables.data import is_own
@@ -13,7 +12,15 @@ from tuner.errors import BudgetRefusedError, LedgerError, TunerError
 from tuner.experiment import load_experiment
 from tuner.privacy.ledger.blocks import table_of
 from tuner.sweep.folder import read_json
-from tuner.sweep.identity import admit_open_use, block_fingerprints, keyed_fingerprint, near_names, public_facts
+from tuner.sweep.identity import (
+    admit_open_use,
+    block_fingerprints,
+    charged_users,
+    division_of,
+    keyed_fingerprint,
+    near_names,
+    public_facts,
+)
 from tuner.sweep.ledger_head import remember_head, require_head, require_not_behind
 from tuner.sweep.releases import hold_release, release_to_use
 from tuner.sweep.settings import plan_hash, settings_hash, split_of, stated_use
@@ -34,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "dataset_refusal",
-    "division_of",
     "enter",
     "hold_release_to_ledger",
     "hold_to_ledger",
@@ -153,17 +159,6 @@ def _probes(prepared: ReadySearch) -> dict[str, object]:
     return {} if share is None else {"probe_share": share.to_spec()}
 
 
-def division_of(ledger: Ledger, experiment: Experiment, request: DatasetRequest) -> Division | None:
-    """Return how the records are divided among users, under the ledger's key; None if the unit is a record."""
-    from trainables.data.divided import divided_records
-    from tuner.privacy.ledger.division import Division
-
-    if request.unit != "user":
-        return None
-    secret = bytes.fromhex(ledger.key.digest("division", b""))
-    return Division(divided_records(request, secret), experiment.dataset.user_key)
-
-
 def ledger_states(prepared: ReadySearch) -> tuple[DatasetState, ...]:
     """Return the states in the ledger of the data set, or of each block that the search uses.
 
@@ -244,7 +239,6 @@ def hold_to_ledger(
 
     This check is needed because the sweep's files can be edited. `division` is that of `division_of`.
     """
-    users = state.division and replace(state.division, stored=None)
     details, scores = state.details, None if state.validation is None else state.validation.filter
     compared = (
         ("The settings", settings_hash(experiment, ledger.id), details.get("settings")),
@@ -255,7 +249,7 @@ def hold_to_ledger(
         ("The device", device_of(experiment).get("device"), details.get("device")),
         ("The records", keyed_fingerprint(ledger, request), state.fingerprint),
         ("The blocks", [name.rpartition("/")[2] for name in _datasets(state)], list(request.blocks)),
-        ("The users", division and division.named, users),
+        ("The users", division and division.named, charged_users(state)),
     )
     _require_equal(state, compared)
 

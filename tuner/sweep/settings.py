@@ -47,7 +47,8 @@ def check_same(stored: Experiment, wanted: Experiment) -> None:
         raise InputError(
             "resume-changes-setting",
             "A resume may change only `search.trials`, `search.when_sure`, `resources` (but no change between CPU and "
-            "GPU, and no CPUs and workers of a sealed search), `tracking`, `storage`, `dataset.path` and "
+            "GPU, nor of `cpus_per_trial` and `workers_per_trial` in a sealed search), `tracking`, `storage`, "
+            "`dataset.path` and "
             f"`trainable.start.path` (got: {'; '.join(changed)}). "
             "Start a new search with `tune run`, which is charged in addition.",
         )

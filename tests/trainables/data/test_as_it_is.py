@@ -61,6 +61,7 @@ def test_other_records_are_refused_by_every_reader(
 def test_a_file_that_is_written_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "own.npz"
     write(path, 0)
+    os.utime(path, (1, 1))  # before any change, also where times are coarse
     content, load = user_file.content_of(path), np.load
 
     def written_meanwhile(file: Any, **options: Any) -> Any:  # noqa: ANN401 - as numpy's
