@@ -194,8 +194,7 @@ def test_a_file_that_is_gone_or_half_written_stops_the_search(
 
     with monkeypatch.context() as patch:
         patch.setattr(composition, "run_trials", damage)
-        said = bare("run", own(bare, search__trials=3), "--local", code=1).err
-        assert f"[{code}]" in said or "[own-file-changed]" in said
+        assert f"[{code}]" in bare("run", own(bare, search__trials=3), "--local", code=1).err
     (bare.folder / "whole.npz").replace(bare.folder / "own.npz")
     bare("resume", "tiny", "--local")
     assert bare("status", "tiny", "--json").json["sweeps"][0]["state"] == "done"
