@@ -373,6 +373,8 @@ def _fit(bridge: _Bridge, settings: ExecutorSettings) -> None:
     scratch = bridge.setup.folder / "ray"
     bundles = [{name: need for name, need in settings.of_worker.items() if need}] * settings.workers_per_trial
     charge_actor = start_charge_actor(bridge.charge_actor, _NAMESPACE)
+    # It opens the ledger now, while the workers load torch, and not when the first of them waits for its charge.
+    charge_actor.ask.remote("", cloudpickle.dumps(bridge.setup.charge_for("")), "leased")
     tuner = tune.Tuner(
         tune.with_resources(TrialTrainable, tune.PlacementGroupFactory(bundles)),
         tune_config=tune.TuneConfig(

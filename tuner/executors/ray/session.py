@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
+from typing import Any
 
 import ray
 
@@ -144,25 +145,29 @@ def _forget_token() -> None:
 
 @contextlib.contextmanager
 def _own_ray() -> Iterator[None]:
-    """Let a Ray that is started in this context listen on 127.0.0.1 alone, with fewer processes.
+    """Let a Ray that is started in this context listen on 127.0.0.1 alone, with fewer and smaller processes.
 
     Ray has the setting of its address for systems on which it cannot make clusters. The processes that are not started
     add machines to a cluster, print the workers' output, and answer Ray's own commands. They delay the start of a sweep
-    by more than a second, and its end by another one.
+    by more than a second, and its end by another one. The one that watches this machine for the dashboard starts as if
+    the dashboard's libraries were not installed: it then has no server, and Ray is up half a second earlier.
     """
-    from ray._private import ray_constants
+    from ray._private import ray_constants, utils
     from ray._private.node import Node
 
-    cluster, starts = ray_constants.ENABLE_RAY_CLUSTER, {name: getattr(Node, name) for name in _UNUSED}
-    ray_constants.ENABLE_RAY_CLUSTER = False
-    for name in _UNUSED:
-        setattr(Node, name, lambda node, **_: None)
+    changes: list[tuple[Any, str, Any]] = [
+        (ray_constants, "ENABLE_RAY_CLUSTER", False),
+        (utils, "get_dashboard_dependency_error", lambda: ImportError("not needed on one machine")),
+        *((Node, start, lambda node, **_: None) for start in _UNUSED),
+    ]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
+    for owner, name, value in changes:
+        setattr(owner, name, value)
     try:
         yield
     finally:
-        ray_constants.ENABLE_RAY_CLUSTER = cluster
-        for name, start in starts.items():
-            setattr(Node, name, start)
+        for owner, name, value in before:
+            setattr(owner, name, value)
 
 
 @contextlib.contextmanager
