@@ -110,8 +110,9 @@ def test_a_finished_sweep_is_left_as_it_is_or_takes_more_trials_from_any_folder(
     assert list((tmp_path / "elsewhere").iterdir()) == []
     assert [trial["number"] for trial in said["trials"]] == [0, 1, 2]
     assert charged.search_state(said["sweep"]).leased_steps == 3 * STEPS
-    charged("run", "tiny.yaml", "--resume", "--local", "--set", "search.trials=3")
-    assert charged.search_state(said["sweep"]).leased_steps == 3 * STEPS, "nothing was left to do"
+    again = charged("run", "tiny.yaml", "--resume", "--local", "--set", "search.trials=3").text
+    assert "is already finished (done); nothing to do" in again
+    assert charged.search_state(said["sweep"]).leased_steps == 3 * STEPS
     # With more trials in its file than it ended with it has not finished: it died when it was to go on.
     file = charged.sweeps[0] / "experiment.yaml"
     file.write_text(re.sub(r"trials: 3\b", "trials: 4", file.read_text()))

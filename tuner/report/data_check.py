@@ -63,7 +63,7 @@ def _facts(values: dict[str, Any]) -> Iterator[str]:
         more = f", and {plural(len(counts) - _MOST, 'class')} more" if len(counts) > _MOST else ""
         yield f"  labels, {part:<5} {each['lowest']} to {each['highest']}; records by class {shown}{more}"
     bad = values["not_finite"]
-    yield f"  not finite     {bad['train']['numbers']} numbers in training, {bad['test']['numbers']} in test"
+    yield f"  not finite     {plural(bad['train']['numbers'], 'number')} in training, {bad['test']['numbers']} in test"
     if inputs is not None:
         yield f"  inputs, train  {_range(inputs)}"
         for index, column in enumerate((inputs["columns"] or [])[:_MOST]):
@@ -72,8 +72,9 @@ def _facts(values: dict[str, Any]) -> Iterator[str]:
             yield f"    (the first {_MOST} of {len(inputs['columns'])} columns; --json has all)"
     twice = values["duplicates"]
     yield (
-        f"  duplicates     {twice['copies_in_train']} copies in training, {twice['same_inputs_other_label']} inputs "
-        f"with several labels, {twice['test_records_in_train']} test records in training"
+        f"  duplicates     {plural(twice['copies_in_train'], 'copy')} in training, "
+        f"{plural(twice['same_inputs_other_label'], 'input')} with several labels, "
+        f"{plural(twice['test_records_in_train'], 'test record')} in training"
     )
     if "blocks" in values:
         listed = [f"{name}: {count}" for name, count in values["blocks"].items()]

@@ -26,7 +26,7 @@ def format_value(value: object, digits: int = 4) -> str:
         return str(value)
     if isinstance(value, int):
         return f"{value:,}".replace(",", "\u202f") if abs(value) >= 10_000 else str(value)
-    return f"{value:.{digits}g}" if math.isfinite(value) else "not a number"
+    return f"{value + 0.0:.{digits}g}" if math.isfinite(value) else "not a number"  # without the sign of -0.0
 
 
 def with_error(score: float | None, error: float | None) -> str:
@@ -55,7 +55,7 @@ def parameters_text(parameters: Mapping[str, object], names: Iterable[str], *, b
 
 def plural(number: int, what: str) -> str:
     """Return a number with its noun: ``1 step``, ``2 steps``, ``2 searches``."""
-    several = f"{what}es" if what.endswith(("ch", "s")) else f"{what}s"
+    several = f"{what}es" if what.endswith(("ch", "s")) else f"{what[:-1]}ies" if what.endswith("py") else f"{what}s"
     return f"{format_value(number)} {what if number == 1 else several}"
 
 

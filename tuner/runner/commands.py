@@ -27,6 +27,7 @@ from tuner.sweep.dataset_cap import set_first_cap
 from tuner.sweep.preflight import check_ledger_folder, check_startable, prepare
 from tuner.sweep.registration import dataset_refusal, ledger_states, require_origin
 from tuner.sweep.sealed import read_winner
+from tuner.sweep.settings import changes_nothing
 from tuner.sweep.status import is_finished
 
 if TYPE_CHECKING:
@@ -75,9 +76,11 @@ def run_file(
     if resume:  # the sweep has its own plan
         wanted = load_experiment(find_file(file)[0], overrides)
         sweep = sweeps.find_sweep(Path(wanted.storage), wanted.name)
-        if wanted.is_auto:
-            sweep.require_whole()
-            wanted = as_stored(wanted, load_experiment(sweep.experiment))
+        sweep.require_whole()
+        stored = load_experiment(sweep.experiment)
+        wanted = as_stored(wanted, stored)
+        if changes_nothing(stored, wanted):
+            return resume_sweep(sweep, (), options)
         return _answer(_resume(sweep, wanted, options), options)
     with sign_of_life("planning, and checking the model and the data"):
         prepared = prepare(file, overrides, data_dir=options.data_dir)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.plan.plan import Plan
 
-__all__ = ["check_same", "located", "plan_hash", "settings_hash", "split_of", "stated_use"]
+__all__ = ["changes_nothing", "check_same", "located", "plan_hash", "settings_hash", "split_of", "stated_use"]
 
 # Any other change would alter the claim, or make the new trials incomparable with the old ones. The records may move to
 # another folder, because the ledger identifies them by their content, and public weights, because they have a hash. A
@@ -34,9 +34,7 @@ _BESIDE = ("cap_reason", "alternatives", "rung_wise")
 
 def check_same(stored: Experiment, wanted: Experiment) -> None:
     """Raise an InputError if a resume changes settings that must stay the same. The error lists all of them."""
-    before, after = _values(located(stored)), _values(located(wanted))
-    if after.get("privacy.noise_multiplier") == "auto":  # the sweep has calibrated it already
-        after["privacy.noise_multiplier"] = before["privacy.noise_multiplier"]
+    before, after = _stored_and_wanted(stored, wanted)
     changed = [
         f"{key} was {before.get(key)!r} and is {after.get(key)!r}"
         for key in sorted(before.keys() | after.keys())
@@ -52,6 +50,19 @@ def check_same(stored: Experiment, wanted: Experiment) -> None:
             f"`trainable.start.path` (got: {'; '.join(changed)}). "
             "Start a new search with `tune run`, which is charged in addition.",
         )
+
+
+def changes_nothing(stored: Experiment, wanted: Experiment) -> bool:
+    """Return whether a resume with the settings `wanted` changes none of the stored settings."""
+    before, after = _stored_and_wanted(stored, wanted)
+    return before == after
+
+
+def _stored_and_wanted(stored: Experiment, wanted: Experiment) -> tuple[dict[str, object], dict[str, object]]:
+    before, after = _values(located(stored)), _values(located(wanted))
+    if after.get("privacy.noise_multiplier") == "auto":  # the sweep has calibrated it already
+        after["privacy.noise_multiplier"] = before["privacy.noise_multiplier"]
+    return before, after
 
 
 def _may_change(key: str, experiment: Experiment) -> bool:
