@@ -48,7 +48,7 @@ def verify_card(path: Path, ledger_url: str | None) -> tuple[dict[str, Any], str
         report = check_card(text, ledger, page=page_text, picture=picture_text, files=files)
     except (TunerError, UnicodeDecodeError, OSError) as error:
         report = Report((Check("ledger and card can be read", ok=False, detail=str(error)),))
-    claim = _claim(path)
+    claim = _claim(path, outdated=any(check.outdated for check in report.checks))
     values = {
         "claim": claim,
         "ok": report.ok,
@@ -60,14 +60,15 @@ def verify_card(path: Path, ledger_url: str | None) -> tuple[dict[str, Any], str
     return values, f"{claim}\n{path} against {url}\n{report}"
 
 
-def _claim(path: Path) -> str:
+def _claim(path: Path, *, outdated: bool) -> str:
     """Return the first line of the report: what the card says, checked or not."""
     from tuner.privacy.card.claims import claim_of_card
 
     try:
-        return f"The card claims {claim_of_card(json.loads(path.read_bytes())).removeprefix('Claimed: ')}"
+        claim = claim_of_card(json.loads(path.read_bytes())).removeprefix("Claimed: ")
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError):
         return "The card's claim cannot be read."
+    return f"When it was made, the card claimed {claim}" if outdated else f"The card claims {claim}"
 
 
 def _require_card(path: Path) -> None:

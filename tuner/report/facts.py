@@ -236,12 +236,12 @@ def _trials(
 
 
 def _card(sweep: SweepFolder, ledger: Ledger) -> tuple[str, str]:
-    """Return the exported privacy card and its picture as texts. Both are empty if nothing was exported.
+    """Return the exported privacy card and its picture, drawn anew, as texts. Both are empty if nothing was exported.
 
     Raises:
-        InputError: the card, its page or its picture was changed after the export.
+        InputError: the card or its page was changed after the export.
     """
-    from tuner.privacy.card.page import CURVE_FILE
+    from tuner.privacy.card.curve import render_svg
     from tuner.privacy.verify.exports import require_unchanged
     from tuner.sweep.start_weights import exported_search
 
@@ -249,9 +249,7 @@ def _card(sweep: SweepFolder, ledger: Ledger) -> tuple[str, str]:
         page = Path("exports") / name / "privacy_card.md"
         text = page.read_text("utf-8") if page.exists() else ""
         if sweep.id in text and exported_search(page.parent) in (None, sweep.id):  # a card lists other searches too
-            require_unchanged(page.parent, ledger, names=(), page=True)
-            picture = page.with_name(CURVE_FILE)
-            return text, picture.read_text("utf-8") if picture.exists() else ""
+            return text, render_svg(require_unchanged(page.parent, ledger, names=(), page=True))
     return "", ""
 
 

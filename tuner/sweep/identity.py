@@ -268,7 +268,8 @@ def landscape_refusal(
     others = [search for state in known for search in state.searches if search.counts and split == "validation"]
     here = split_of(experiment.dataset_request())
     held = any(search.validation is not None or search.details.get("split") != here for search in others)
-    return not_admitted() if held else None
+    changed = bool(others) and any(len(state.validation_splits) > 1 for state in known)
+    return not_admitted() if held or changed else None
 
 
 def _is_void(state: DatasetState, sweep: str) -> bool:

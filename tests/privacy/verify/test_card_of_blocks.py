@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from card_fakes import FACTS, KINDS, MECHANISM, charged, set_caps
+from card_fakes import DETAILS, FACTS, KINDS, MECHANISM, charged, set_caps
 from errors_helper import raises_code
 from ledgers import entry_of, file_of
 
@@ -69,6 +69,20 @@ def test_the_card_and_its_check_have_the_total_of_each_block(ledger: Ledger, car
         "every block is on the card", f"ledger head of block {NOVEMBER}", f"claim on block {NOVEMBER}",
         f"total of block {NOVEMBER}, recounted", f"the total of block {NOVEMBER} today",
     } <= {check.name for check in report.checks}  # fmt: skip
+
+
+def test_a_total_that_no_longer_holds_is_marked(ledger: Ledger, card: dict[str, Any]) -> None:
+    def marked() -> set[str]:
+        report = check_card(card, ledger)
+        assert report.answer == "yes", "the card follows from its ledger"
+        outdated = {check.name for check in report.checks if check.outdated}
+        assert ("no longer holds: see !!" in str(report)) == bool(outdated)
+        return outdated
+
+    ledger.open_search(OCTOBER, "later", filter=TotalSteps(MECHANISM, 10), epsilon=2.0, delta=1e-5, details=DETAILS)
+    assert marked() == set(), "more searches within the cap leave the card true"
+    ledger.set_cap(OCTOBER, 21.0, card["dataset_budget"]["cap"]["delta"])
+    assert marked() == {f"the total of block {OCTOBER} today"}, "November was void before"
 
 
 @pytest.mark.parametrize("kind", ["sealed", "validation"])

@@ -104,6 +104,19 @@ class Total:
         exceeded = self.cap is not None and (self.committed[0] > self.cap[0] or self.committed[1] > self.cap[1])
         return exceeded and self.within
 
+    def weaker_than(self, other: Total) -> bool:
+        """Return whether this total holds for less than another one of the same data set: the other says too much.
+
+        Only more searches within the same cap do not make a total weaker.
+        """
+        if other.void:
+            return False
+        if self.void or self.splits > 1 >= other.splits or (other.within and not self.within):
+            return True
+        if other.cap is None:  # then the card says that every search adds to the total
+            return False
+        return self.cap is None or any(now > then for now, then in zip(self.cap, other.cap, strict=True))
+
     @property
     def how_to_cap(self) -> str:
         """The command that sets a cap."""
@@ -175,7 +188,7 @@ def totals_sentence(totals: Sequence[Total]) -> str:
 def _condition(where: str) -> str:
     return (
         f" The searches on {where} have different validation splits, or protect only some of them, so this holds only "
-        "for records that every search used for training or for protected validation."
+        "for records that no search used for validation without protection, not even with other values."
     )
 
 

@@ -99,7 +99,7 @@ def read_dataset(state: DatasetState) -> Reading:
     scored = [_Spent.of(search.validation, begun=search.begun) for search in touched if search.validation]
     if not any(spent.anything for spent in scored):
         return _read(trained, delta)
-    splits = {canonical(search.details.get("split")) for search in touched}
+    splits = {canonical(search.split) for search in touched}
     if len(splits) == 1 and splits != {"null"}:
         training, validation = _read(trained, delta), _read(scored, delta)
         return Reading(max(training.epsilon, validation.epsilon), max(training.delta, validation.delta))

@@ -32,6 +32,7 @@ __all__ = [
 TRAINING, VALIDATION = "training", "validation"
 """Names of the two pools of a search. A pool is a filter for training or validation records, and the charges to it."""
 
+_SHOWN = 16  # characters of a checksum that are enough to tell records apart
 _EXACT = Context(prec=2000, traps=[Inexact])  # more digits than a sum of two doubles has
 
 
@@ -231,6 +232,24 @@ class SearchState:
         return (self.dataset, *self.blocks)
 
     @property
+    def records(self) -> str | None:
+        """Checksum of the records of `dataset` alone, or None; `fingerprint` is that of all blocks of the search."""
+        return self.fingerprint if self.block_fingerprint is None else self.block_fingerprint
+
+    @property
+    def split(self) -> dict[str, Any] | None:
+        """What decides which records validate: the settings of the split, and the records; None if not recorded.
+
+        The part of a record in a user's own file follows from a hash of its values. So one that was changed between two
+        searches may train in one and validate in the other. A user's part follows from the user's name alone.
+        """
+        split: dict[str, Any] | None = self.details.get("split")
+        by_values = "own" in self.details and self.unit == "record"
+        if split is None or self.records is None or not (by_values and split.get("fraction")):
+            return split
+        return {**split, "records": self.records[:_SHOWN]}
+
+    @property
     def training(self) -> PoolState:
         """The pool of the training records."""
         return self.pools[TRAINING]
@@ -383,7 +402,7 @@ class DatasetState:
 
         One that is scored with noise is another one: without noise, no guarantee covers its validation records.
         """
-        return tuple(sorted({canonical(_split(each)) for each in self.searches if each.counts}))
+        return tuple(sorted({canonical(_scored(each)) for each in self.searches if each.counts}))
 
     @property
     def has_own(self) -> bool:
@@ -434,6 +453,6 @@ class DatasetState:
         )
 
 
-def _split(search: SearchState) -> object:
-    split = search.details.get("split")
+def _scored(search: SearchState) -> object:
+    split = search.split
     return split if split is None or search.validation is None else {**split, "scores": "protected"}

@@ -8,6 +8,7 @@ from typing import Any
 
 from tuner.errors import LedgerError, TunerError, VerificationError
 from tuner.privacy.card.card import build_card, card_hash, parse_card
+from tuner.privacy.card.claims import Total
 from tuner.privacy.card.curve import picture_numbers, render_svg
 from tuner.privacy.card.own_words import EXPORTED, own_words_of
 from tuner.privacy.card.page import render_markdown
@@ -102,16 +103,28 @@ def _checks(
     if card["records"]["division"] is not None:
         yield _division(ledger, dataset)
     yield from second_opinion(card, chains, search)
-    for now in ledger.states_of(names):
-        if now.voids:
-            what = "the data set's total" if len(names) == 1 else f"the total of block {now.dataset}"
-            yield Check(f"{what} today", ok=True, detail="; ".join(map(void_text, now.voids)))
+    yield from _totals_today(budget, ledger.states_of(names))
     if page is not None:
         yield check_page(card, page)
     if picture is not None:
         yield check_picture(card, picture)
     if files is not None:
         yield from check_files(card, files)
+
+
+def _totals_today(budget: Mapping[str, Any], states: Sequence[DatasetState]) -> Iterator[Check]:
+    """Compare what the card says of all searches together with what the ledger says today.
+
+    Each later search adds to a total, but it stays true that the total is at most the cap. That ends if the owner sets
+    a larger cap, or lets the records be used without protection.
+    """
+    for row, now in zip(budget["blocks"] or [budget], states, strict=True):
+        then, today = Total.of_card(row), Total.of_state(now)
+        what = "the data set's total" if len(states) == 1 else f"the total of block {now.dataset}"
+        detail = "; ".join([today.sentence, *map(void_text, now.voids)])
+        outdated = today.weaker_than(then)
+        if outdated or now.voids:
+            yield Check(f"{what} today", ok=True, detail=detail, outdated=outdated)
 
 
 def check_recorded(card: Mapping[str, Any], ledger: Ledger) -> Check:
@@ -185,7 +198,7 @@ def check_page(card: Mapping[str, Any], page: str) -> Check:
 def check_picture(card: Mapping[str, Any], picture: str) -> Check:
     """Compare the picture with one drawn from the card. If they differ, compare only the numbers in the picture.
 
-    Another version of matplotlib may draw the same card differently, so a different drawing alone fails no check.
+    Another version of matplotlib may draw the same card differently, so a different drawing alone is not wrong.
     """
     name = "card picture"
     if picture == render_svg(card):
@@ -200,9 +213,9 @@ def check_picture(card: Mapping[str, Any], picture: str) -> Check:
         )
     return Check(
         name,
-        ok=True,
-        detail="not compared: this version of matplotlib draws the picture differently. The picture shows the numbers "
-        "of the card, and only the card's numbers count",
+        ok=None,
+        detail="not confirmed: the picture contains the card's numbers, but it differs from one that is drawn here. "
+        "Either another version of matplotlib drew it, or it was changed. Only the card's numbers count",
     )
 
 

@@ -12,9 +12,8 @@ from typing import Any
 from tuner.errors import InputError, LedgerError, TunerError
 from tuner.privacy.card.card import file_hash, parse_card
 from tuner.privacy.card.own_words import EXPORTED
-from tuner.privacy.card.page import CURVE_FILE
 from tuner.privacy.ledger.ledger import Ledger
-from tuner.privacy.verify.checks import check_files, check_page, check_picture, check_recorded
+from tuner.privacy.verify.checks import check_files, check_page, check_recorded
 from tuner.privacy.verify.report import Check
 
 __all__ = ["CARD_FILE", "EXPERIMENT_FILE", "ledger_to_compare", "require_unchanged"]
@@ -41,7 +40,7 @@ def require_unchanged(
         folder: the folder that `tune export` wrote.
         ledger: the ledger that recorded the card's hash; None if it cannot be reached, so the card is not compared.
         names: files to compare with the hashes on the card.
-        page: whether the card's page and picture are compared too.
+        page: whether the card's page is compared too.
 
     Raises:
         InputError: a file, the page or the card was changed after the export.
@@ -72,6 +71,3 @@ def _checks(
         yield check_recorded(card, ledger)
     if page:
         yield check_page(card, (folder / CARD_FILE).with_suffix(".md").read_text("utf-8"))
-        picture = folder / CURVE_FILE
-        if picture.exists():
-            yield check_picture(card, picture.read_bytes().decode())

@@ -12,6 +12,8 @@ _LAST_LINES = {
     "not confirmed": "not confirmed independently: nothing contradicts the card, but some numbers were not recomputed",
 }
 
+_OUTDATED = ". What it says of ALL searches together no longer holds: see !!"
+
 
 @dataclass(frozen=True)
 class Check:
@@ -22,12 +24,14 @@ class Check:
         ok: True if the check passed; False if it failed; None if it could neither confirm nor refute the card.
         detail: the finding in words, with floats rounded to 6 digits.
         exact: the finding with all digits, for programs; None if `detail` has all digits.
+        outdated: whether the card was right when it was made, but says more than what holds today.
     """
 
     name: str
     ok: bool | None
     detail: str
     exact: str | None = None
+    outdated: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,9 @@ class Report:
 
     def __str__(self) -> str:
         marks = {True: "ok ", False: "NO ", None: "?? "}
-        lines = [f"{marks[check.ok]} {check.name}: {check.detail}" for check in self.checks]
-        return "\n".join([*lines, _LAST_LINES[self.answer]])
+        lines = [f"{'!! ' if check.outdated else marks[check.ok]}{check.name}: {check.detail}" for check in self.checks]
+        outdated = any(check.outdated for check in self.checks) and self.answer != "no"
+        return "\n".join([*lines, f"{_LAST_LINES[self.answer]}{_OUTDATED if outdated else ''}"])
 
 
 def not_judged(error: ArithmeticError) -> str:

@@ -27,9 +27,7 @@ def _budget(subject: Subject) -> dict[str, Any]:
         "user": search.user,
         "share": {"epsilon": share.epsilon, "delta": share.delta} if share else None,
         "committed_by_user": {"epsilon": by_user[0], "delta": by_user[1]},
-        "label": "committed is the sum of the searches' caps. This sum is a guarantee for all searches together, but "
-        "only for records that every search used for training or for protected validation, because no guarantee covers "
-        "scores without noise. Spent is an ESTIMATE, not a guarantee",
+        "label": f"committed is the sum of the searches' caps. {_sum_of(state)}. Spent is an ESTIMATE, not a guarantee",
         "epsilon_spent": spent.epsilon,
         "odometer_delta": spent.delta,
         "other_searches": [
@@ -82,14 +80,26 @@ def _naming(search: SearchState) -> str:
     )
 
 
+def _sum_of(state: DatasetState) -> str:
+    """Return what the sum of the searches' caps guarantees."""
+    if state.voids:
+        return "This sum is NO guarantee for all uses together, because records were used without protection"
+    more = "Every new search adds to this sum. " if state.cap is None else ""
+    more = "This sum is above the owner's cap. " if within_cap(state) is False else more
+    return (
+        f"{more}It is a guarantee for all these searches together, but only for records that no search used for "
+        "validation without protection, because no guarantee covers scores without noise"
+    )
+
+
 def _rule(state: DatasetState) -> str:
     if state.cap is None:
         return "there is no cap, so the (ε, δ) of all searches add up"
     if state.cap.order is None:
-        return "the sum of the searches' (ε, δ) stays within the cap"
+        return "a search starts only if the sum of the searches' (ε, δ), its own included, is within the cap"
     return (
-        f"either the sum of the searches' (ε, δ), or their Rényi divergence of order {state.cap.order:g}, stays within "
-        "the cap; each of these two rules may use half of the cap's δ"
+        "a search starts only if the sum of the searches' (ε, δ), or their Rényi divergence of order "
+        f"{state.cap.order:g}, is within the cap, its own included; each of these two rules may use half of the cap's δ"
     )
 
 
