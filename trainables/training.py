@@ -418,6 +418,8 @@ class PrivateTraining:
         be public. The difference of two results with the same noise would contain no noise. After a state without a
         key (`state_without_key`), this training's own generator goes on, which no other training has.
 
+        What another optimizer has stored is not used. The optimizer then starts as in a new training.
+
         Raises:
             TrainableError: the spec averages the weights, but the state has no average. The training is not changed.
         """
@@ -435,7 +437,8 @@ class PrivateTraining:
         self._private_step.noise_draws = state["noise_draws"]
         self._model.load_state_dict(state["model"])
         self._theta = self._layout.flatten(self._model)
-        self._update.load_state_dict(state["optimizer"])
+        if self._update.state_dict().keys() == state["optimizer"].keys():
+            self._update.load_state_dict(state["optimizer"])
         if self._probes is not None and state["rate"] is not None:
             self._probes.load_state_dict(state["rate"])
         self._public.set_state(state["public"])

@@ -54,6 +54,7 @@ def test_the_committed_run_is_charged_as_what_it_is_and_is_what_is_released(tune
     assert (card["winner"]["noise_multiplier"], card["winner"]["steps"]) == (committing.noise_multiplier, STEPS)
     assert card["claim"]["epsilon"] == 3.0
     assert "weights of another trial" in card["winner"]["starts_from"]
+    assert "the committed run starts from a charged trial's" in card["configuration"]["starting_weights"]
     assert "yes: the card follows from its ledger" in tune("verify", str(folder / "privacy_card.json")).out
     again = load_experiment(folder / "experiment.yaml")
     alone = make_plan(again, again.dataset_request())
@@ -106,6 +107,24 @@ def test_an_interrupted_committed_run_goes_on_and_ends_earlier_by_what_it_lost(
     assert accounts(tune)[name].leased == STEPS, "every step of the quota was taken once, and none twice"
     tune("export", "tiny")
     assert "yes:" in tune("verify", "exports/tiny/privacy_card.json").out
+
+
+@pytest.mark.slow
+def test_a_committed_run_starts_from_the_checkpoint_before_a_damaged_one(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        raising_at(patch, 3 * 2, after=1)
+        tune("run", tune.write(**COMMIT), "--local", code=130)
+    (committed,) = [name for name, account in accounts(tune).items() if not account.settled]
+    folders = [folder / "checkpoint" for folder in (tune.sweeps[0] / "trials").iterdir() if folder.name != committed]
+    assert len(folders) == 3
+    for folder in folders:
+        newest = max(folder.glob("step-*.pt"))
+        bytes_ = newest.read_bytes()
+        newest.write_bytes(bytes_[:-1] + bytes([bytes_[-1] ^ 1]))
+    done = tune("resume", "tiny", "--local", "--json").json
+    assert [row["state"] for row in done["trials"] if row["committed"]] == ["complete"]
 
 
 @pytest.mark.slow

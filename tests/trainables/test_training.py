@@ -247,6 +247,22 @@ def test_a_loaded_training_continues_bit_for_bit(
     assert same(whole, resumed)
 
 
+@pytest.mark.parametrize("later", [{"optimizer": "adam"}, {"momentum": 0.9}])
+def test_another_optimizer_continues_from_a_checkpoint_without_moments(
+    later: dict[str, Any], make_spec: MakeSpec, charge: CountingCharge
+) -> None:
+    """As population-based training does when it changes the optimizer of a copied trial."""
+    before = PrivateTraining(make_spec(), charge)
+    before.run_to(7)
+    after = PrivateTraining(make_spec(**later), charge)
+    after.load_state_dict(before.state_without_key())
+    assert (after.step, after.noise_draws) == (7, 7)
+    weights = [training.state_dict()["model"] for training in (before, after)]
+    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+    after.run_to(20)
+    assert charge.leased() == 20
+
+
 def test_repeated_steps_get_fresh_noise_and_are_paid(trained: Trained, charge: CountingCharge, tmp_path: Path) -> None:
     crashed = trained(5)
     crashed.save(tmp_path / "state.pt")

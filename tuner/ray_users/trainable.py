@@ -253,7 +253,11 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
             self._started().load_state_dict(state)
             self._drawn_before = self._training.noise_draws
 
-        self._behind_wall(load)
+        try:
+            self._behind_wall(load)
+        except Exception:
+            self._forget()  # a part of the state may be loaded
+            raise
 
     def cleanup(self) -> None:
         """End this run, and free what it reserved and did not use, and the model."""

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from trainables.rungs import checkpoint_path, checkpoint_step
+from trainables.rungs import checkpoint_path, checkpoint_step, intact_checkpoint
 from tuner.errors import BudgetRefusedError, SweepInterrupted, TunerError
 from tuner.privacy.card.claims import PUBLIC_SEARCH
 from tuner.report.curve_watch import CurveWatch, curves_of_sweep
@@ -231,7 +231,7 @@ def _start_of(sweep: SweepFolder, prepared: ReadySearch, suggestion: Suggestion)
         return None
     if checkpoint_path(sweep.work, suggestion.trial_id) is not None:
         return None  # the run continues from its own checkpoint
-    found = checkpoint_path(sweep.work, suggestion.source)
+    found = intact_checkpoint(sweep.work, suggestion.source)
     if found is None:
         raise TunerError(
             "checkpoint-missing",

@@ -84,7 +84,9 @@ def starting_weights(subject: Subject) -> str:
     if not isinstance(start, Mapping):
         if subject.model is not None and subject.model not in MODELS:
             return f"what the user's own function {subject.model} returns, assumed to depend on no private record"
-        return "random, from the public seed"
+        commit = subject.search.details.get("commit")
+        warm = isinstance(commit, Mapping) and commit.get("start") == "best_trial"
+        return "random, from the public seed" + ("; the committed run starts from a charged trial's" if warm else "")
     return f"assumed public, sha256 {start.get('sha256')}; the experiment file declares this, and it is not checked"
 
 
