@@ -96,6 +96,17 @@ def test_a_set_that_no_ledger_knows_stays_free(tune: Tune) -> None:
     assert not (tune.folder / "dp-tuner").exists(), "a search without privacy makes no ledger"
 
 
+def test_a_file_is_not_used_openly_once_a_cap_names_records_that_nobody_has_searched(tune: Tune) -> None:
+    write_records(tune.folder / "guess.npz")
+    file = write_own(tune, "guess", **OPEN)
+    tune("budget", "set", "digits", *CAP)
+    tune("run", file, "--local", "--quiet")
+    tune("budget", "set", "clinic", *CAP, "--new")
+    assert "[records-not-admitted]" in tune("run", file, "--local", code=3).err
+    tune("budget", "public", "guess", "guess.npz")
+    tune("run", file, "--local", "--quiet")
+
+
 @pytest.fixture
 def held(tune: Tune) -> Tune:
     """A ledger that holds records of one's own as private; `right.npz` has them in another order, `wrong.npz` not."""

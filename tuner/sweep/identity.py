@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trainables.data import budget_owner, is_own, records_fingerprint, share_records
+from trainables.data import DATASETS, budget_owner, is_own, records_fingerprint, share_records
 from tuner.errors import BudgetRefusedError, InputError
 from tuner.privacy.ledger.admission import not_admitted
 from tuner.privacy.ledger.blocks import table_of
@@ -222,7 +222,9 @@ def admit_open_use(url: str, request: DatasetRequest, *, beside: DatasetRequest 
         voided += [budget_owner(beside)] if same and beside is not None else []
         refused = bool(voided)
     else:
-        voided += [name for name, state in states.items() if state.has_own and state.is_private]
+        # A name with a cap alone may get these very records later.
+        of_own = (name for name, state in states.items() if state.has_own or table_of(name) not in DATASETS)
+        voided += [name for name in of_own if states[name].is_private]
         refused = bool(voided)
         if beside is not None and is_own(beside):
             voided += names_in_ledger(beside)
