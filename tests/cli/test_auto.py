@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,11 @@ def test_a_search_that_auto_chose_is_an_ordinary_one_and_is_resumed_as_it_was_ch
     refused = tune("run", tune.write(**AUTO, trainable__epochs=2), "--resume", "--local", code=2).err
     assert "[resume-changes-setting]" in refused
     assert "trainable.epochs" in refused
+
+    tune("report", "tiny")
+    page = (sweep / "report.html").read_text()
+    for row in json.loads((sweep / "comparison.json").read_text())["rows"]:
+        assert row["title"] in page, "all that auto compared"
 
     tune("export", "tiny")
     folder = Path(tune.folder / "exports" / "tiny")

@@ -111,6 +111,8 @@ def test_trials_that_all_fail_end_the_sweep_with_one(tune: Tune, monkeypatch: py
         assert "all 5 trials failed (the last one: its training raised an error" in said.err
         status = tune("status", "tiny", "--json").json["sweeps"][0]
         assert (status["state"], status["trials"]["failed"]) == ("failed", 5)
+    assert "all 5 trials failed" in tune("export", "tiny", code=2).err, "the cause, not only that it has not ended"
+    assert "to continue, once the cause is fixed: tune resume" in tune("status", "tiny").text
 
 
 def test_a_search_whose_first_trials_failed_goes_on_when_the_cause_is_fixed(

@@ -71,6 +71,8 @@ def test_the_committed_run_is_charged_as_what_it_is_and_is_what_is_released(tune
     assert "committed run" in tune("report", "tiny").out + (tune.sweeps[0] / "report.html").read_text()
     tags = [run.data.tags for run in tune.mlflow_runs() if run.data.tags.get("committed")]
     assert len(tags) == 1
+    (parent,) = [run for run in tune.mlflow_runs() if "trials_complete" in run.data.metrics]
+    assert parent.data.metrics["trials_complete"] == 3, "the committed run is no trial"
 
 
 def test_a_networks_committed_rate_is_at_most_what_networks_bear_and_a_linear_models_is_not(tune: Tune) -> None:

@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -31,6 +32,14 @@ def test_a_comparison_names_both_sweeps_and_an_unknown_one_is_an_error(charged: 
     for sweep in charged.sweeps:
         assert sweep.name in page
     assert "sweep-not-found" in charged("compare", "tiny", "nobody", code=2).text
+
+
+def test_the_next_commands_can_be_pasted_whatever_the_folder_is_called(charged: Tune) -> None:
+    shown = charged("run", "tiny.yaml", "--local", "--set", "storage=my runs").text
+    (line,) = [line for line in shown.splitlines() if "tune report" in line]
+    _, *words = shlex.split(line[line.index("tune report") :])
+    charged(*words[:4])
+    assert list((charged.folder / "my runs").glob("tiny-*/report.html"))
 
 
 def test_a_page_replaces_only_a_page(charged: Tune) -> None:

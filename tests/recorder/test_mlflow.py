@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -111,6 +114,32 @@ def test_where_nobody_answers_the_sweep_goes_on_and_sync_says_why(tmp_path: Path
     client = store.connect(uri)
     experiment = client.get_experiment_by_name("digits").experiment_id
     assert len(client.search_runs([experiment], filter_string="tags.`dp_tuner.sweep` = 'late'")) == 2
+
+
+def test_a_database_that_mlflow_cannot_use_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "bad.db").write_text("garbage")
+    with raises_code(TrackingError, "tracking-store-unusable") as caught:
+        store.connect(store.absolute_uri(f"sqlite:///{tmp_path}/bad.db"))
+    assert "file is not a database" in str(caught.value)
+    assert (tmp_path / "bad.db").read_text() == "garbage"
+
+
+def test_a_creation_that_was_cut_off_leaves_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow could not use a database with some of its tables."""
+    fresh, real = store.absolute_uri(f"sqlite:///{tmp_path}/mlflow.db"), store._with_tables
+
+    def cut_off(uri: str) -> None:
+        with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as half:
+            half.execute("CREATE TABLE secrets (id INTEGER)")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(store, "_with_tables", cut_off)
+    with pytest.raises(OSError, match="No space left"):
+        store.connect(fresh)
+    assert not (tmp_path / "mlflow.db").exists()
+    monkeypatch.setattr(store, "_with_tables", real)
+    assert store.experiment_id(store.connect(fresh), uri=fresh, name="later")
+    assert {path.name for path in tmp_path.glob("mlflow.db*")} == {"mlflow.db", "mlflow.db.lock"}
 
 
 def test_several_openings_of_a_fresh_database_wait_for_each_other(tmp_path: Path) -> None:

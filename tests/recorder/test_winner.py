@@ -40,6 +40,7 @@ def test_one_parent_and_one_child_without_a_number_or_an_hour(tmp_path: Path) ->
         "mlflow.source.name": "tune run",
         "mlflow.parentRunId": tags["mlflow.parentRunId"],
         "state": "complete",
+        "best": "1",
     }
     assert {(name, value, step) for name, value, _, step in points} == {
         ("validation_accuracy", "0.875", 0),

@@ -42,7 +42,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "missing. Restore the sweep's folder from a copy.",
         "checkpoint-unreadable": "The file with the winning model cannot be read. Restore it from a copy.",
         "first-trials-failed": "The first trials of the search all failed, so the search stopped before more was "
-        "charged. See operator.log in the sweep's folder, fix the cause, then resume.",
+        "charged. See operator.log in the sweep's folder, fix the cause, then resume. Another setting, such as a lower "
+        "learning rate, needs a new search, which is charged in addition.",
         "all-trials-failed": "Every trial of the search failed. All charges remain. Fix the cause. Then start a new "
         "search, which is charged in addition, or resume this one with more trials.",
         "ray-gone": "Ray's process on the driver's machine died, often because the memory was full. Charged steps "
@@ -65,6 +66,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "records-being-sent": "Another process is uploading the records of this sweep to MLflow. Wait until it ends.",
         "tracking-unavailable": "MLflow does not accept the records of the sweep. They remain on the disk. Start the "
         "MLflow server, then run `tune sync`.",
+        "tracking-store-unusable": "MLflow cannot open the file of its database. It may be damaged, another "
+        "program's, or on a full disk. Move it away, then send the records with `tune sync NAME --uri sqlite:///FILE`.",
         "artifact-missing": "A file of the sweep was deleted before its upload to MLflow. The other records are "
         "uploaded.",
     },

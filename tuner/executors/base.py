@@ -171,7 +171,11 @@ def check_stop(stop: Stop, folder: Path) -> Stop:
         "operator may read them, because they may show data."
     )
     if stop.reason is StopReason.FAILING:
-        raise TunerError("first-trials-failed", f"{told} Fix the cause, then resume the sweep.")
+        raise TunerError(
+            "first-trials-failed",
+            f"{told} Fix the cause, then resume the sweep. If the cause is a setting, such as a learning rate, start a "
+            "new search, which is charged in addition.",
+        )
     if stop.reason is StopReason.ALL_FAILED:
         raise TunerError(
             "all-trials-failed",

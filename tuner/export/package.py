@@ -29,7 +29,7 @@ from tuner.sweep.registration import hold_release_to_ledger, hold_to_ledger, ref
 from tuner.sweep.releases import hold_release, release_name
 from tuner.sweep.sealed import require_trained
 from tuner.sweep.start_weights import exported_metadata, exported_search, start_file
-from tuner.sweep.status import RESUMABLE, RUNNING, resume_command, state_of
+from tuner.sweep.status import RESUMABLE, RUNNING, SweepState, resume_command, state_of
 from tuner.sweep.trial_spec import on_release, training_spec
 from tuner.sweep.winner import By
 
@@ -113,10 +113,10 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
             if plan.mode.runs_hidden
             else " (to start no new trials, add --set search.trials=N, where N is the number of started trials)"
         )
+        why = f"it failed: {sweep.read_status().get('detail')}" if now == SweepState.FAILED else f"it is {now}"
         raise InputError(
             "sweep-not-finished",
-            f"{sweep.id} cannot be exported before it has ended (it is {now}). Resume it with: "
-            f"{resume_command(sweep)}{fix}.",
+            f"{sweep.id} cannot be exported before it has ended ({why}). Resume it with: {resume_command(sweep)}{fix}.",
         )
     request = experiment.dataset_request(data_dir)
     check_present(request)

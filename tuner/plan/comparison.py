@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from search_spaces import PARAMETERS
 from search_spaces.domains import Fixed, is_number
@@ -82,6 +82,12 @@ class CandidateRow:
     refused: str = ""
     unmeasured: str = ""
     taken: bool = False
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Return the row whose `dataclasses.asdict` this is."""
+        expected = {name: values[name] and Expected(**values[name]) for name in ("price", "gain")}
+        return cls(**{**values, **expected})
 
 
 @dataclass(frozen=True, kw_only=True)

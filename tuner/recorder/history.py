@@ -50,8 +50,9 @@ class History:
         return tuple(self._finished)
 
     def counts(self) -> dict[str, int]:
-        """Return the number of ended trials by state, and their total as ``done``."""
-        states = Counter(record["state"] for record in self._finished.values())
+        """Return the number of ended trials by state, and their total as ``done``. A committed run is no trial."""
+        trials = (each for each in self._finished.values() if not each.get("tags", {}).get("committed"))
+        states = Counter(record["state"] for record in trials)
         ended = {state: states[state] for state in ("complete", "pruned", "failed", "lost")}
         return {**ended, "done": sum(ended.values())}
 

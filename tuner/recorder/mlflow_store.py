@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from trainables.loading import loading
-from tuner.errors import InputError
+from tuner.errors import InputError, TrackingError
 from tuner.files import create_private, file_lock
 from tuner.passwords import has_password, hide_password
 
-__all__ = ["absolute_uri", "connect", "experiment_id", "load_mlflow"]
+__all__ = ["absolute_uri", "cause_of", "connect", "experiment_id", "load_mlflow"]
 
 SQLITE = "sqlite:///"
+_NOISE = "(raised as a result of Query-invoked autoflush"  # SQLAlchemy puts this line before the cause
 _QUIET = ("mlflow", "alembic", "urllib3.connectionpool")
 
 
@@ -75,17 +76,46 @@ def connect(uri: str) -> Any:  # noqa: ANN401 - mlflow has no types that mypy co
     A new SQLite file is readable by this account only. Before it is used, this function lets MLflow create or migrate
     its tables. MLflow's migration fails if several processes open a new file at the same time, so a lock file admits
     one process at a time.
+
+    Raises:
+        TrackingError: MLflow cannot use the SQLite file, which exists.
     """
-    mlflow = load_mlflow()
     if not uri.startswith(SQLITE):
-        return mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
+        return load_mlflow().MlflowClient(tracking_uri=uri, registry_uri=uri)
     database = Path(uri.removeprefix(SQLITE))
     database.parent.mkdir(parents=True, exist_ok=True)
     with file_lock(database.with_name(database.name + ".lock")):
-        create_private(database)
-        client = mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
-        client.search_experiments(max_results=1)  # the first request creates and migrates the tables
-        return client
+        if not (database.exists() and database.stat().st_size):
+            _create(database)
+        try:
+            return _with_tables(uri)
+        except Exception as error:
+            raise TrackingError(
+                "tracking-store-unusable",
+                f"MLflow cannot open {database} ({cause_of(error)}). If the file is damaged, or another program's, "
+                f"move it away, then send the records again with: tune sync NAME --uri {uri}. No record is lost.",
+            ) from error
+
+
+def _create(database: Path) -> None:
+    """Let MLflow make its tables in a file of another name, so that no half-made database has the name."""
+    draft = database.with_name(f"{database.name}.new")
+    draft.unlink(missing_ok=True)  # of a process that was killed, or for which the disk was full
+    create_private(draft)
+    _with_tables(f"{SQLITE}{draft}")
+    draft.replace(database)
+
+
+def _with_tables(uri: str) -> Any:  # noqa: ANN401 - mlflow has no types that mypy could follow
+    client = load_mlflow().MlflowClient(tracking_uri=uri, registry_uri=uri)
+    client.search_experiments(max_results=1)  # the first request creates and migrates the tables
+    return client
+
+
+def cause_of(error: BaseException) -> str:
+    """Return the line of an error's text that names its cause, without passwords."""
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(_NOISE)]
+    return hide_password([*lines, type(error).__name__][0].strip())[:200]
 
 
 def experiment_id(client: Any, *, uri: str, name: str) -> str:  # noqa: ANN401 - mlflow has no types that mypy could follow

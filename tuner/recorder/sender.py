@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import TrackingError
-from tuner.passwords import hide_password
 from tuner.recorder import mlflow_store as store
+from tuner.recorder.mlflow_store import cause_of
 from tuner.recorder.shipper import RECORDS_A_CALL, Shipper
 
 __all__ = ["SendStatus", "Sender", "drain"]
@@ -52,11 +52,6 @@ class SendStatus:
         if self.problem and self.waiting:
             parts.append(self.problem)
         return ", ".join(parts)
-
-
-def _describe(error: BaseException) -> str:
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return hide_password(first)[:200]
 
 
 class Sender:
@@ -137,8 +132,8 @@ class Sender:
                 count = self._shipper.ship()
             except Exception as error:  # noqa: BLE001 - `status` reports it, and training continues
                 if not self._problem:
-                    log.warning("records cannot be sent to MLflow now and stay on the disk: %s", _describe(error))
-                self._note(_describe(error), failures=self._failures + 1)
+                    log.warning("records cannot be sent to MLflow now and stay on the disk: %s", cause_of(error))
+                self._note(cause_of(error), failures=self._failures + 1)
                 self._pause(delay)
                 delay = min(2 * delay, LAST_RETRY_SECONDS)
             else:
@@ -178,7 +173,7 @@ def drain(folder: Path, *, uri: str | None = None, connect: Callable[[str], Any]
     except Exception as error:
         raise TrackingError(
             "tracking-unavailable",
-            f"{folder}: MLflow did not accept the records of the sweep ({_describe(error)}). {shipper.waiting()} "
+            f"{folder}: MLflow did not accept the records of the sweep ({cause_of(error)}). {shipper.waiting()} "
             "unsent entries are on the disk. Start the tracking server, then run `tune sync` again.",
         ) from error
     finally:

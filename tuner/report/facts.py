@@ -190,7 +190,7 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False, compose: bool = True)
                 spending=found,
                 importances=found_importances,
                 charges=() if budget is None else charges(rows, budget),
-                prices=_prices(experiment, plan),
+                prices=_prices(sweep, experiment, plan),
                 chosen_by_auto="" if experiment.chosen_by_auto is None else experiment.chosen_by_auto.reason,
             )
     if spent and ledger is not None:
@@ -199,23 +199,24 @@ def read_sweep(sweep: SweepFolder, *, spent: bool = False, compose: bool = True)
     return report
 
 
-def _prices(experiment: Experiment, plan: Plan) -> tuple[CandidateRow, ...]:
+def _prices(sweep: SweepFolder, experiment: Experiment, plan: Plan) -> tuple[CandidateRow, ...]:
     """Return what each way to search was expected to cost, which follows from public facts alone.
 
-    It is empty for a search without privacy, and where the data set or the model is not here any more. What `auto`
-    chose is narrower than its file (one trial, perhaps), so what the choice refuses is left out: the file need not
-    refuse it.
+    It is what `auto` compared, or else what it would compare now. It is empty for a search without privacy, and where
+    the data set or the model is not here any more.
     """
     from trainables.errors import TrainableError
-    from tuner.plan.comparison import compare
+    from tuner.plan.comparison import CandidateRow, compare
 
+    if sweep.comparison.exists():
+        stored: Any = sweeps.read_json(sweep.comparison)["rows"]
+        return tuple(map(CandidateRow.of, stored))
     if not plan.private:
         return ()
     try:
-        rows = compare(experiment, experiment.dataset_request(), plan).rows
+        return compare(experiment, experiment.dataset_request(), plan).rows
     except (TrainableError, TunerError):
         return ()
-    return rows if experiment.chosen_by_auto is None else tuple(row for row in rows if not row.refused)
 
 
 def _trials(

@@ -31,7 +31,7 @@ from tuner.report.wording import (
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
 from tuner.sweep.sealed import WINNER
-from tuner.sweep.status import RESUMABLE, RUNNING, resume_command
+from tuner.sweep.status import RESUMABLE, RUNNING, SweepState, resume_command
 
 __all__ = [
     "follow_sweep",
@@ -124,7 +124,8 @@ def status_text(values: dict[str, Any]) -> str:
         lines += [f"    {sweep['claim']}"] if "claim" in sweep else []
         lines += [f"    {line}" for line in sweep.get("curves", ())]
         if sweep.get("resume"):
-            lines.append(f"    to continue: {sweep['resume']}")
+            fixed = ", once the cause is fixed" if sweep["state"] == SweepState.FAILED else ""
+            lines.append(f"    to continue{fixed}: {sweep['resume']}")
         if "problem" in sweep:
             lines.append(f"    {sweep['problem']}")
     none = "none yet" if Path(values["storage"]).is_dir() else "none: this folder does not exist"

@@ -76,6 +76,11 @@ class SweepFolder:
         return self.root / "plan.json"
 
     @property
+    def comparison(self) -> Path:
+        """File of the ways to search that `accounting: auto` compared. It does not exist with another accounting."""
+        return self.root / "comparison.json"
+
+    @property
     def status(self) -> Path:
         """The status file. A write replaces the complete file."""
         return self.root / "status.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -142,7 +143,7 @@ def tracked_runs(sweep: SweepFolder) -> TrackedRuns:
 
 def storage_option(sweep: SweepFolder) -> str:
     """Return `` --storage FOLDER`` if the sweep is not in the commands' default folder, else an empty string."""
-    return "" if sweep.root.parent == Path("runs").resolve() else f" --storage {sweep.root.parent}"
+    return "" if sweep.root.parent == Path("runs").resolve() else f" --storage {shlex.quote(str(sweep.root.parent))}"
 
 
 def resume_command(sweep: SweepFolder) -> str:

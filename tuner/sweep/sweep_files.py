@@ -1,9 +1,9 @@
-"""Files of a sweep that starts or resumes: its status, its experiment and its plan."""
+"""Files of a sweep that starts or resumes: its status, its experiment, its plan and what `auto` compared."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import tuner
@@ -37,6 +37,8 @@ def write_new_sweep(sweep: SweepFolder, prepared: ReadySearch) -> None:
     )
     write_text(sweep.experiment, prepared.experiment.to_yaml())
     write_json(sweep.plan, prepared.plan.as_dict())
+    if prepared.compared is not None:
+        write_json(sweep.comparison, {"rows": [asdict(row) for row in prepared.compared.rows]})
 
 
 def write_resumed_sweep(sweep: SweepFolder, prepared: ReadySearch) -> None:
