@@ -131,4 +131,21 @@ FAULTS: tuple[Fault, ...] = (
         new="        if not charged:",
         test="tests/cli/test_own_files.py::test_the_records_of_a_file_that_was_replaced_are_not_measured",
     ),
+    Fault(
+        name="changed-file-has-the-same-split",
+        breaks="a total over a changed file is claimed for people who validated without protection",
+        file="tuner/privacy/ledger/state.py",
+        old='        if split is None or self.records is None or not (by_values and split.get("fraction")):',
+        new="        if True:",
+        test="tests/cli/test_own_records.py::test_a_total_over_a_changed_file_does_not_hold_for_validation_records",
+    ),
+    Fault(
+        name="capped-records-used-openly",
+        breaks="records are used without protection under another name, before the first search that charges them",
+        file="tuner/sweep/identity.py",
+        old="if state.has_own or table_of(name) not in DATASETS)",
+        new="if state.has_own)",
+        test="tests/cli/test_identity.py"
+        "::test_a_file_is_not_used_openly_once_a_cap_names_records_that_nobody_has_searched",
+    ),
 )

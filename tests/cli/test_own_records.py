@@ -223,6 +223,19 @@ def test_a_total_over_a_changed_file_does_not_hold_for_validation_records(own: T
         own("export", file)
         verified = own("verify", f"exports/{file}/privacy_card.json")
         assert (condition in " ".join(verified.text.split())) == (splits > 1)
+        losses = (
+            "landscape",
+            "exports/sorted",
+            "--public-data",
+            "--records",
+            "9",
+            "--iterations",
+            "1",
+            "--points",
+            "3",
+        )
+        told = own(*losses, "--restarts", "1", code=0 if splits == 1 else 3)
+        assert ("[records-not-admitted]" in told.err) == (splits > 1), "they may have trained with other values"
 
 
 def enter_without_data(tune: Tune, file: str, *overrides: str) -> Ledger:
