@@ -113,10 +113,12 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
             if plan.mode.runs_hidden
             else " (to start no new trials, add --set search.trials=N, where N is the number of started trials)"
         )
-        why = f"it failed: {sweep.read_status().get('detail')}" if now == SweepState.FAILED else f"it is {now}"
+        why = f"before it has ended (it is {now})."
+        if now == SweepState.FAILED:
+            why = f"because it failed: {sweep.read_status().get('detail')}"
         raise InputError(
             "sweep-not-finished",
-            f"{sweep.id} cannot be exported before it has ended ({why}). Resume it with: {resume_command(sweep)}{fix}.",
+            f"{sweep.id} cannot be exported {why} Resume it with: {resume_command(sweep)}{fix}.",
         )
     request = experiment.dataset_request(data_dir)
     check_present(request)

@@ -25,7 +25,7 @@ def test_the_largest_cap_and_the_largest_total_are_named() -> None:
 
 
 def test_a_total_over_different_validation_splits_says_for_which_records_it_holds() -> None:
-    condition = "this holds only for records that no search used for validation without protection"
+    condition = "this holds only for records that no search used, in any version, for validation without protection"
     for total in (A, ABOVE, FREE):
         assert condition in totals_sentence([replace(total, splits=2)])
         assert condition not in totals_sentence([total])

@@ -188,7 +188,7 @@ def totals_sentence(totals: Sequence[Total]) -> str:
 def _condition(where: str) -> str:
     return (
         f" The searches on {where} have different validation splits, or protect only some of them, so this holds only "
-        "for records that no search used for validation without protection, not even with other values."
+        "for records that no search used, in any version, for validation without protection."
     )
 
 

@@ -177,8 +177,8 @@ def _alarms(budget: Mapping[str, Any]) -> list[str]:
             f"**Validation splits differ.** The searches on `{plain(budget['dataset'])}` did not use the same records "
             f"for validation, or protect only some of them: {splits_text(splits)}. If a search scores a validation "
             "record without noise, the search's guarantee does not cover the record. The total for the data set "
-            "therefore covers only records that no search used for validation without protection, not even with other "
-            "values (before or after the record was changed)."
+            "therefore covers only records that no search used, in any version (before or after a change of the "
+            "record), for validation without protection."
         )
     return said
 

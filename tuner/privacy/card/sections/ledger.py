@@ -87,8 +87,8 @@ def _sum_of(state: DatasetState) -> str:
     more = "Every new search adds to this sum. " if state.cap is None else ""
     more = "This sum is above the owner's cap. " if within_cap(state) is False else more
     return (
-        f"{more}It is a guarantee for all these searches together, but only for records that no search used for "
-        "validation without protection, because no guarantee covers scores without noise"
+        f"{more}It is a guarantee for all these searches together, but only for records that no search used, "
+        "in any version, for validation without protection, because no guarantee covers scores without noise"
     )
 
 
