@@ -25,7 +25,7 @@ from tuner.sweep import folder as sweeps
 from tuner.sweep.addresses import check_tracking
 from tuner.sweep.dataset_cap import set_first_cap
 from tuner.sweep.preflight import check_ledger_folder, check_startable, prepare
-from tuner.sweep.registration import dataset_refusal, ledger_states, require_origin
+from tuner.sweep.registration import preview, require_origin
 from tuner.sweep.sealed import read_winner
 from tuner.sweep.settings import changes_nothing
 from tuner.sweep.status import is_finished
@@ -89,14 +89,14 @@ def run_file(
         check(prepared, options)
     if cap is not None:
         set_first_cap(prepared, cap, say=options.say)
+    seen = preview(prepared)
     if not options.as_json:
-        show_plan(prepared, ledger_states(prepared), comparison=prepared.compared)
+        show_plan(prepared, seen.states, comparison=prepared.compared)
     if dry_run:
         if options.as_json:
             click.echo(json.dumps(prepared.plan.as_dict(), indent=2))
-        refusal = dataset_refusal(prepared, ledger_states(prepared))
-        if refusal is not None:
-            raise refusal
+        if seen.refusal is not None:
+            raise seen.refusal
         return 0
     return _answer(start(prepared, options), options)
 
@@ -162,7 +162,7 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
     if out is not None:
         require_free(out)
     if not options.as_json:
-        show_plan(prepared, ledger_states(prepared))
+        show_plan(prepared, preview(prepared).states)
     sweep, ended = start_sweep(prepared, replace(options, next_commands=False))
     return export_command(sweep, out, options) if ended.code == 0 else ended.code
 

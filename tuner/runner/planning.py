@@ -22,7 +22,7 @@ from tuner.sweep.addresses import check_addresses
 from tuner.sweep.identity import naming_warnings
 from tuner.sweep.own_machine import missing_gpus
 from tuner.sweep.preflight import ReadySearch, check_model, prepare, running_own_model
-from tuner.sweep.registration import dataset_refusal, ledger_states, ledger_user, require_origin
+from tuner.sweep.registration import preview, require_origin
 from tuner.sweep.releases import release_to_use
 from tuner.sweep.settings import split_of
 from tuner.sweep.sweep_study import check_search
@@ -55,8 +55,8 @@ def plan_command(
             check_search(prepared.experiment, prepared.plan.rungs)
         check_model(prepared)
         require_origin(prepared)
-        datasets = ledger_states(prepared)
-        refusal = dataset_refusal(prepared, datasets)
+        seen = preview(prepared)
+        datasets, refusal = seen.states, seen.refusal
         steps = not prepared.plan.mode.on_release
         steps = steps and prepared.plan.method not in MINIMA  # these take one step, and no other way to search has them
         compared = _comparison(prepared) if steps else None
@@ -71,7 +71,7 @@ def plan_command(
             if seconds
             else "",
             comparison=compared,
-            user=ledger_user(prepared) if datasets else "",
+            user=seen.user,
         )
         if refusal is None and not missing_data(prepared.experiment, prepared.request):
             known = data_dir in (None, os.environ.get("DP_TUNER_DATA"))

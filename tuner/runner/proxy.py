@@ -21,7 +21,7 @@ from tuner.runner.run import RunOptions, RunResult
 from tuner.sweep import folder as sweeps
 from tuner.sweep.identity import admit_open_use
 from tuner.sweep.preflight import ReadySearch, prepare
-from tuner.sweep.registration import dataset_refusal, ledger_states
+from tuner.sweep.registration import preview
 from tuner.sweep.status import FINISHED, resume_command
 from tuner.sweep.sweep_files import resolved, write_new_sweep, write_resumed_sweep
 from tuner.sweep.sweep_study import open_sweep_study
@@ -92,7 +92,7 @@ def check_proxy(sweep: SweepFolder, prepared: ReadySearch, options: RunOptions) 
     """
     if not prepared.experiment.has_proxy:
         return
-    refusal = dataset_refusal(prepared, ledger_states(prepared))
+    refusal = preview(prepared).refusal
     if refusal is not None:
         raise refusal
     require_public(sweep, prepared, ask_for_public(prepared, options), options)

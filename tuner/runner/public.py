@@ -29,7 +29,7 @@ from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import CHARGED, SweepFolder
 from tuner.sweep.ledger_head import remember_head, require_head
 from tuner.sweep.preflight import ReadySearch, prepare
-from tuner.sweep.registration import dataset_refusal, ledger_states, open_ledger
+from tuner.sweep.registration import open_ledger, preview
 from tuner.sweep.status import FINISHED, resume_command
 from tuner.sweep.sweep_files import resolved, write_new_sweep, write_resumed_sweep
 from tuner.sweep.sweep_study import open_sweep_study, search_setting
@@ -58,7 +58,7 @@ def run_public(prepared: ReadySearch, options: RunOptions) -> RunResult:
     prepared = resolved(prepared)
     search = on_public_records(prepared, options)
     ledger = open_ledger(prepared, say=options.say)  # the charged run may start in a resume, which creates no ledger
-    refusal = dataset_refusal(prepared, ledger_states(prepared))
+    refusal = preview(prepared).refusal
     if refusal is not None:
         raise refusal
     sweep = sweeps.create(Path(prepared.experiment.storage), prepared.experiment.name, mode=PUBLIC)

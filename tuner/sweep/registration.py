@@ -5,6 +5,7 @@ The ledger is the durable record of all charges to a data set.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainables.data import is_own
@@ -40,14 +41,13 @@ if TYPE_CHECKING:
     from tuner.sweep.preflight import ReadySearch
 
 __all__ = [
-    "dataset_refusal",
+    "Preview",
     "enter",
     "hold_release_to_ledger",
     "hold_to_ledger",
     "leave",
-    "ledger_states",
-    "ledger_user",
     "open_ledger",
+    "preview",
     "refusal_at",
     "refuse_if_charged",
     "require_origin",
@@ -159,31 +159,38 @@ def _probes(prepared: ReadySearch) -> dict[str, object]:
     return {} if share is None else {"probe_share": share.to_spec()}
 
 
-def ledger_states(prepared: ReadySearch) -> tuple[DatasetState, ...]:
-    """Return the states in the ledger of the data set, or of each block that the search uses.
+@dataclass(frozen=True)
+class Preview:
+    """What the ledger says of a search before it starts. The ledger decides only when the search is opened.
 
-    Without a ledger, or for a search that is not private, there is none.
+    Attributes:
+        states: states of the data set, or of each block that the search uses. There is none without a ledger, or for a
+            search that is not private.
+        refusal: the error if the search does not fit the cap of its data set or of a block now, or None if it fits.
+        user: name under which the ledger would record the user who opens the search.
     """
+
+    states: tuple[DatasetState, ...] = ()
+    refusal: BudgetRefusedError | None = None
+    user: str = ""
+
+
+def preview(prepared: ReadySearch) -> Preview:
+    """Return what the ledger says of a search. It is opened once, because that verifies all its entries."""
     from tuner.privacy.ledger.ledger import Ledger
 
     url = prepared.experiment.ledger
     if not prepared.plan.private or not Ledger.exists(url):
-        return ()
-    return Ledger.open(url, create=False).states_of(prepared.owners)
+        return Preview()
+    ledger = Ledger.open(url, create=False)
+    states = ledger.states_of(prepared.owners)
+    return Preview(states, _refusal(prepared, states, ledger), ledger.user())
 
 
-def dataset_refusal(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> BudgetRefusedError | None:
-    """Return the error if the search does not fit the cap of its data set or of a block now, or None if it fits.
-
-    This is a preview. The ledger decides when the search is opened. `datasets` is the result of `ledger_states`.
-    """
+def _refusal(prepared: ReadySearch, states: Sequence[DatasetState], ledger: Ledger) -> BudgetRefusedError | None:
     from tuner.privacy.ledger.admission import admit_own
-    from tuner.privacy.ledger.ledger import Ledger
 
-    if not datasets:
-        return None
-    ledger = Ledger.open(prepared.experiment.ledger, create=False)
-    if prepared.plan.mode.on_release and release_to_use(prepared, datasets, ledger) is not None:
+    if prepared.plan.mode.on_release and release_to_use(prepared, states, ledger) is not None:
         return None  # it is charged already
     if is_own(prepared.request):
         try:
@@ -191,7 +198,7 @@ def dataset_refusal(prepared: ReadySearch, datasets: Sequence[DatasetState]) -> 
                 admit_own(ledger.states(), name)
         except BudgetRefusedError as error:
             return error
-    return refusal_at(prepared, datasets, user=ledger.user())
+    return refusal_at(prepared, states, user=ledger.user())
 
 
 def refusal_at(prepared: ReadySearch, states: Iterable[DatasetState], *, user: str) -> BudgetRefusedError | None:
@@ -217,13 +224,6 @@ def refusal_at(prepared: ReadySearch, states: Iterable[DatasetState], *, user: s
         except BudgetRefusedError as error:
             return error
     return None
-
-
-def ledger_user(prepared: ReadySearch) -> str:
-    """Return the name under which the ledger would record the user who opens the search."""
-    from tuner.privacy.ledger.ledger import Ledger
-
-    return Ledger.open(prepared.experiment.ledger, create=False).user()
 
 
 def hold_to_ledger(
