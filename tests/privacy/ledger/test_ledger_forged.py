@@ -237,13 +237,14 @@ def test_what_is_allowed_is_read(rows: list[Row]) -> None:
 def test_what_is_not_allowed_is_neither_written_nor_read(ledger: Ledger, case: list[Any]) -> None:
     """Reader and writer hold every entry to the same rules; what was refused leaves no trace."""
     code, *before, last = case
-    with as_user(ledger, "ada")._chain.write() as write:
+    ledger = as_user(ledger, "ada")  # who trusts the prices of her own searches
+    with ledger._chain.write() as write:
         for row in before:
             said_by(write, row)
     head = head_of(ledger)
     with pytest.raises((TunerError, KeyError, ValueError)) as refused, ledger._chain.write() as write:
         said_by(write, last)
-    assert head_of(ledger) == head_of(Ledger.open(ledger.url)) == head
+    assert head_of(ledger) == head_of(as_user(Ledger.open(ledger.url), "ada")) == head
     assert isinstance(refused.value, BudgetRefusedError) == (code in REFUSED)
     with raises_code(LedgerCorruptError, "ledger-entry-not-allowed" if code else "ledger-entry-unreadable") as caught:
         folded(chained([*before, last]))
@@ -327,10 +328,15 @@ def test_a_search_that_may_cost_more_than_it_claims_is_found_by_verify(ledger: L
     kind, body = opening(dear if pool == "training" else fair, validation=None if pool == "training" else scores)
     with ledger._chain.write() as write:
         write("digits", kind, body)
-    assert Ledger.open(ledger.url).dataset_state("digits").seq == 3
+    assert as_user(Ledger.open(ledger.url), "ada").dataset_state("digits").seq == 3
     with raises_code(LedgerCorruptError, "ledger-claim-too-low") as caught:
         ledger.verify_chain()
     assert pool in str(caught.value)
+    # Other users find it wherever they look, before they search under the same cap or show a total.
+    eve = as_user(Ledger.open(ledger.url), "eve")
+    with raises_code(LedgerCorruptError, "ledger-claim-too-low"):
+        eve.dataset_state("digits")
+    assert eve.damage()["digits"].code == "ledger-claim-too-low"
 
 
 def test_a_body_of_any_depth_damages_its_own_data_set_and_no_more() -> None:

@@ -12,6 +12,7 @@ from tuner.privacy.ledger.admission import require_search
 from tuner.privacy.ledger.chain import Chain
 from tuner.privacy.ledger.entries import Entry
 from tuner.privacy.ledger.key import LedgerKey
+from tuner.privacy.ledger.prices import check_search
 from tuner.privacy.ledger.state import DatasetCap, DatasetState, SearchState
 from tuner.privacy.ledger.stores import open_store, store_exists
 
@@ -26,6 +27,7 @@ class LedgerReader:
 
     def __init__(self, store: Store) -> None:
         self._chain = Chain(store)
+        self._priced: set[tuple[object, ...]] = set()  # searches of other users whose claims were computed
 
     @classmethod
     def open(cls, url: str, *, create: bool = True) -> Self:
@@ -91,14 +93,33 @@ class LedgerReader:
     def dataset_state(self, dataset: str) -> DatasetState:
         """Return the current state of a data set. If the data set has no entry, the state is empty.
 
-        Raise `LedgerCorruptError` if the data set is damaged.
+        Raise `LedgerCorruptError` if the data set is damaged, or a search of another user claims too little.
         """
-        return self._chain.read().get(dataset, DatasetState(dataset=dataset)).intact()
+        return self.states_of((dataset,))[0]
 
     def states_of(self, datasets: Sequence[str]) -> tuple[DatasetState, ...]:
-        """Return the states of several data sets at one moment; raise `LedgerCorruptError` if one is damaged."""
+        """Return the states of several data sets at one moment; raise errors as `dataset_state`."""
         states = self._chain.read()
-        return tuple(states.get(name, DatasetState(dataset=name)).intact() for name in datasets)
+        found = tuple(states.get(name, DatasetState(dataset=name)).intact() for name in datasets)
+        for state in found:
+            self._require_priced(state)
+        return found
+
+    def _require_priced(self, state: DatasetState) -> None:
+        """Compute the claims of other users' searches once, because the sums of a total trust what is written.
+
+        A server knows who wrote an entry, but whoever may write an entry may write any claim and price in it.
+        """
+        for search in state.searches:
+            priced = sum(len(pool.trials) for pool in search.pools.values() if pool.filter.priced)
+            known = (search.search, state.dataset, search.units, search.counts, priced)
+            if search.user != self._own_name and known not in self._priced:
+                check_search(state, search)
+                self._priced.add(known)
+
+    @cached_property
+    def _own_name(self) -> str:
+        return self.user()
 
     def states(self) -> Mapping[str, DatasetState]:
         """Return the current state of each data set by name; for a damaged data set, its state before the damage."""
@@ -110,8 +131,13 @@ class LedgerReader:
 
     def damage(self) -> dict[str, LedgerCorruptError]:
         """Return the error of each damaged data set, by its name."""
-        states = self._chain.read()
-        return {name: state.damage for name, state in sorted(states.items()) if state.damage is not None}
+        damage = {}
+        for name, state in sorted(self._chain.read().items()):
+            try:
+                self._require_priced(state.intact())
+            except LedgerCorruptError as error:
+                damage[name] = state.damage or error
+        return damage
 
     def has_entry(self, dataset: str, seq: int, digest: str) -> bool:
         """Return whether the entry of a data set with the number `seq` has this hash."""

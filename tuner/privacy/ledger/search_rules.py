@@ -13,7 +13,7 @@ from typing import Any
 from tuner.errors import BudgetRefusedError, InputError, LedgerError
 from tuner.privacy.accountant.filters import from_body
 from tuner.privacy.accountant.mechanism import SampledGaussian, require_delta, require_epsilon, require_steps
-from tuner.privacy.ledger.admission import admit, admit_search, check_pools, require_unsampled
+from tuner.privacy.ledger.admission import admit, admit_search, check_pools, require_name, require_unsampled
 from tuner.privacy.ledger.division import NamedDivision, admit_division
 from tuner.privacy.ledger.entries import Entry
 from tuner.privacy.ledger.state import TRAINING, VALIDATION, DatasetState, PoolState, SearchState, TrialAccount
@@ -23,6 +23,7 @@ __all__ = ["opened", "search_after"]
 
 def opened(state: DatasetState, data: Mapping[str, Any], entry: Entry) -> DatasetState:
     """Return the state of a data set after `entry`, whose body `data` opens a search."""
+    require_name(data["search"], "search")
     require_epsilon(data["epsilon"])
     require_delta(data["delta"])
     if data["unit"] not in {"record", "user"}:

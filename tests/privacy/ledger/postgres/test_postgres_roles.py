@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from errors_helper import raises_code
-from ledgers import TRAINING_STEPS, as_user, division_of, entry_of, head_of, opening, took
+from ledgers import TRAINING_STEPS, as_user, chained, division_of, entry_of, head_of, opening, took
 from postgres_server import PostgresServer
 
 from tuner.errors import LedgerCorruptError, LedgerError
@@ -32,7 +32,7 @@ def by_hand(
     body: dict[str, object] | str,
     *,
     before: str = "",
-    move: bool = True,
+    move: str = "UPDATE dp_tuner.heads SET seq = %(seq)s, hash = %(hash)s WHERE dataset = %(dataset)s",
     **changed: object,
 ) -> None:
     """Write an entry past the program, with hashes that hold, as the role of `url`; or `changed` after the hash."""
@@ -53,7 +53,7 @@ def by_hand(
             entry,
         )
         if move:
-            raw.execute("UPDATE dp_tuner.heads SET seq = %(seq)s, hash = %(hash)s WHERE dataset = %(dataset)s", entry)
+            raw.execute(move.encode(), entry)
 
 
 def opened(user: object) -> dict[str, object]:
@@ -136,7 +136,7 @@ def test_the_server_refuses_what_does_not_continue_the_chain(
     body = opened(postgres.role_of(trainer))
     bad: list[dict[str, Any]] = [
         {"seq": 3}, {"seq": 1}, {"previous": "0" * 64}, {"hash": "0" * 64}, {"time": "changed"},
-        {"dataset": "another"}, {"move": False},
+        {"dataset": "another"}, {"move": ""},
     ]  # fmt: skip
     for changed in bad:
         with pytest.raises(Exception, match=r"follow|hash of the entry|must move the head") as refused:
@@ -152,6 +152,18 @@ def test_the_server_refuses_what_does_not_continue_the_chain(
     for change in (*head, "INSERT INTO heads VALUES ('x', 1, 'y')"):
         with pytest.raises(Exception, match="the head of a data set"):
             postgres.sql(change, url)
+    # A new data set takes the head of another one, which would be damaged by an entry that is not its own.
+    (first,) = chained([("open_search", {**body, "search": "new"}, postgres.role_of(trainer))], dataset="new")
+    steal = "UPDATE dp_tuner.heads SET dataset = %(dataset)s, seq = %(seq)s, hash = %(hash)s WHERE dataset = 'digits'"
+    with pytest.raises(Exception, match="the head of a data set stays with it"):
+        by_hand(
+            postgres,
+            trainer,
+            first.kind,
+            first.body,
+            move=steal,
+            **{name: value for name, value in vars(first).items() if name not in {"kind", "body"}},
+        )
     by_hand(postgres, trainer, "open_search", body)  # the control
     with pytest.raises(Exception, match="entries_open_searches"):
         by_hand(postgres, trainer, "open_search", body)

@@ -104,6 +104,9 @@ CREATE TRIGGER entries_are_vouched_for BEFORE INSERT ON {NAMESPACE}.entries
 _HEADS = f"""
 CREATE FUNCTION {NAMESPACE}.follow() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$ BEGIN
+    IF TG_OP = 'UPDATE' AND NEW.dataset IS DISTINCT FROM OLD.dataset THEN
+        RAISE EXCEPTION USING ERRCODE = '{NOT_CHAINED}', MESSAGE = 'the head of a data set stays with it';
+    END IF;
     IF (SELECT seq = NEW.seq AND hash = NEW.hash FROM {NAMESPACE}.entries WHERE dataset = NEW.dataset
         ORDER BY seq DESC LIMIT 1) IS NOT TRUE THEN
         RAISE EXCEPTION USING ERRCODE = '{NOT_CHAINED}', MESSAGE = 'the head of a data set must be its last entry';
