@@ -231,6 +231,10 @@ EXPLANATIONS: dict[str, str] = {
         "The model raised an error on public inputs at the parameters that the training has reached. At its initial "
         "parameters, it raises none. Clamp inside the model, or lower the learning rate."
     ),
+    "checkpoint-foreign": (
+        "The checkpoint was written by a training with other settings, so its weights may have another privacy cost. "
+        "Restore the sweep's folder from a copy."
+    ),
     "checkpoint-without-average": (
         "`ema_decay` above 0 needs an average of the weights, but the checkpoint has none. Resume with the settings of "
         "the checkpoint."

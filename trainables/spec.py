@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from math import inf
+from pathlib import Path
+from typing import Any
 
 from trainables.data import DatasetRequest
-from trainables.errors import GateError
+from trainables.errors import GateError, TrainableError
 from trainables.start import StartWeights
 
-__all__ = ["TrainingSpec", "check_privacy", "spec_fingerprint"]
+__all__ = ["TrainingSpec", "check_privacy", "require_own_state", "spec_fingerprint"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +109,21 @@ def spec_fingerprint(spec: TrainingSpec) -> str:
     values = asdict(spec)
     for name in ("threads", "device", "replay_key", "replay_on", "initial", "release"):
         del values[name]
-    del values["dataset"]["data_dir"], values["dataset"]["content"]
+    for name in ("data_dir", "path", "content"):
+        del values["dataset"][name]
     if spec.start is not None:
         values["start"] = spec.start.sha256
     return hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()
+
+
+def require_own_state(path: Path, state: Mapping[str, Any], spec: TrainingSpec) -> None:
+    """Raise a TrainableError if a stored state is not that of a training with this spec.
+
+    Its weights would get the claim of another search, which may be smaller than their own.
+    """
+    if state["spec"] != spec_fingerprint(spec):
+        raise TrainableError(
+            "checkpoint-foreign",
+            f"The checkpoint {path} was written by a training with other settings, so its weights may have another "
+            "privacy cost. Restore the sweep's folder from a copy.",
+        )

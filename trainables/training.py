@@ -48,7 +48,7 @@ from trainables.scoring import (
     protected_count,
     protected_size,
 )
-from trainables.spec import TrainingSpec, check_privacy, spec_fingerprint
+from trainables.spec import TrainingSpec, check_privacy, require_own_state, spec_fingerprint
 from trainables.start import read_start
 from trainables.tasks import check_metric
 
@@ -460,8 +460,15 @@ class PrivateTraining:
             write_state(path, state)
 
     def load(self, path: Path) -> None:
-        """Continue from a saved state. Raise InfrastructureError if the file is damaged."""
-        self.load_state_dict(read_state(path))
+        """Continue from a saved state of a training with the same spec.
+
+        Raises:
+            InfrastructureError: the file is damaged.
+            TrainableError: another training wrote the state.
+        """
+        state = read_state(path)
+        require_own_state(path, state, self.spec)
+        self.load_state_dict(state)
 
     def _released(self) -> int:
         """Return the number of scores charged so far; 0 if scores are not protected."""

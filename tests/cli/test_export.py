@@ -156,6 +156,19 @@ def test_a_sealed_export_tells_no_number_and_refuses_other_settings_than_its_mod
     assert not any(name.encode() in exported for name in trials)
 
 
+def test_the_weights_of_another_search_are_not_exported_under_this_ones_claim(charged: Tune) -> None:
+    """As if the folders of two searches were mixed up. The other has less noise."""
+    less = ("--set", "privacy.epsilon=50", "--set", "privacy.noise_multiplier=0.6")
+    charged("run", "tiny.yaml", "--local", "--quiet", "--set", "name=other", *less)
+    of = {sweep.name.partition("-")[0]: sweep for sweep in charged.sweeps}
+    for own, foreign in zip(*(sorted((of[name] / "trials").iterdir()) for name in ("tiny", "other")), strict=True):
+        shutil.rmtree(own / "checkpoint")
+        shutil.copytree(foreign / "checkpoint", own / "checkpoint")
+    assert "[checkpoint-foreign]" in charged("export", "tiny", code=2).err
+    assert not Path("exports").exists()
+    charged("export", "other")  # the control
+
+
 def test_a_refused_card_leaves_nothing_behind_and_the_test_set_unused(
     charged: Tune, scored: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,6 +124,17 @@ def test_a_crash_between_the_charge_and_the_checksum_charges_again(
     assert tune.entries == [*CHARGED[:2], *CHARGED]
 
 
+def test_the_model_of_another_release_is_not_exported_under_this_ones_claim(tune: Tune) -> None:
+    run(tune)
+    tune("run", "tiny.yaml", "--local", "--quiet", "--set", "name=other", "--set", "privacy.epsilon=50")
+    of = {sweep.name.partition("-")[0]: sweep for sweep in tune.sweeps}
+    for own, foreign in zip(*(sorted((of[name] / "trials").iterdir()) for name in ("tiny", "other")), strict=True):
+        shutil.rmtree(own / "checkpoint")
+        shutil.copytree(foreign / "checkpoint", own / "checkpoint")
+    assert "[checkpoint-foreign]" in tune("export", "tiny", code=2).err
+    tune("export", "other")  # the control
+
+
 @pytest.mark.slow
 def test_two_processes_get_one_release(tune: Tune) -> None:
     tune.write(**RELEASE)

@@ -25,7 +25,7 @@ from trainables.release.draw import Release, unpacked
 from trainables.release.loss import debiased_cross_entropy, label_weights
 from trainables.rungs import writing_checkpoint
 from trainables.scoring import Answered, answers, exact_scores
-from trainables.spec import TrainingSpec
+from trainables.spec import TrainingSpec, require_own_state, spec_fingerprint
 from trainables.tasks import CLASSIFICATION
 
 __all__ = ["ReleasedTraining", "first_linear", "read_release"]
@@ -205,6 +205,7 @@ class ReleasedTraining:
         """Write the state atomically, readable by the owner only. Raise InfrastructureError if it cannot be written."""
         self._layout.write(self._theta, self._model)
         state: dict[str, Any] = {
+            "spec": spec_fingerprint(self.spec),
             "step": self.step,
             "leased": 0,
             "released": 0,
@@ -216,8 +217,9 @@ class ReleasedTraining:
             write_state(path, state)
 
     def load(self, path: Path) -> None:
-        """Continue from a saved state. Raise InfrastructureError if the file is damaged."""
+        """Continue from a saved state; raise errors as `trainables.training.PrivateTraining.load`."""
         state = read_state(path)
+        require_own_state(path, state, self.spec)
         self.step = state["step"]
         self._model.load_state_dict(state["model"])
         self._theta = self._layout.flatten(self._model)
