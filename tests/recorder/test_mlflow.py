@@ -124,6 +124,24 @@ def test_a_database_that_mlflow_cannot_use_is_one_error(tmp_path: Path) -> None:
     assert (tmp_path / "bad.db").read_text() == "garbage"
 
 
+def test_a_locked_database_is_not_called_damaged(tmp_path: Path) -> None:
+    uri = store.absolute_uri(f"sqlite:///{tmp_path}/mlflow.db")
+    store.connect(uri)
+    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(Exception, match="is locked") as caught:
+            store.connect(uri)
+    assert not isinstance(caught.value, TrackingError)
+
+
+def test_the_cause_of_an_error_is_named() -> None:
+    noise = "(raised as a result of Query-invoked autoflush; consider using a session.no_autoflush block)\n"
+    assert store.cause_of(RuntimeError(f"{noise}disk is full")) == "disk is full"
+    assert store.cause_of(RuntimeError()) == "RuntimeError"
+    assert len(store.cause_of(RuntimeError("a" * 900))) == 200
+    assert str(store.cause_of(TrackingError("tracking-store-unusable", "b" * 900))).count("b") >= 900
+
+
 def test_a_creation_that_was_cut_off_leaves_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MLflow could not use a database with some of its tables."""
     fresh, real = store.absolute_uri(f"sqlite:///{tmp_path}/mlflow.db"), store._with_tables

@@ -26,7 +26,7 @@ def tune_verify(card: Path, ledger: str | None, as_json: bool) -> None:
     """Recompute a privacy card from its ledger with independent accountants, and print the answer with its reasons.
 
     The answer is yes if all checks passed, and no if a check failed. Otherwise it is "not confirmed": nothing
-    contradicts the card, but some numbers were not recomputed or could not be judged. Exit code 0 means yes.
+    contradicts the card, but some parts could not be confirmed or judged. Exit code 0 means yes.
     """
     from tuner.export.verification import verify_card
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata as metadata
 import platform
+import shlex
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -239,7 +240,8 @@ def export_text(values: dict[str, Any]) -> str:
     claim = values["claim"]
     lines.append(f"MLflow: {values['tracking']}")
     lines.append(f"The guarantee is the search's cap: ε = {amount(claim['epsilon'])} at δ = {amount(claim['delta'])}.")
-    lines.append(f"next: tune verify {values['folder']}/{_CARD}    tune train {values['folder']}/{_EXPERIMENT}")
+    card, experiment = (shlex.quote(f"{values['folder']}/{name}") for name in (_CARD, _EXPERIMENT))
+    lines.append(f"next: tune verify {card}    tune train {experiment}")
     return "\n".join(lines)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
 from trainables.loading import loading
-from tuner.errors import InputError, TrackingError
+from tuner.errors import InputError, TrackingError, TunerError
 from tuner.files import create_private, file_lock
 from tuner.passwords import has_password, hide_password
 
@@ -90,10 +91,13 @@ def connect(uri: str) -> Any:  # noqa: ANN401 - mlflow has no types that mypy co
         try:
             return _with_tables(uri)
         except Exception as error:
+            if "is locked" in str(error):  # by another process, which will end
+                raise
             raise TrackingError(
                 "tracking-store-unusable",
                 f"MLflow cannot open {database} ({cause_of(error)}). If the file is damaged, or another program's, "
-                f"move it away, then send the records again with: tune sync NAME --uri {uri}. No record is lost.",
+                "move it away, then send the records again with: tune sync NAME --uri "
+                f"{shlex.quote(uri)}. No record is lost.",
             ) from error
 
 
@@ -113,7 +117,9 @@ def _with_tables(uri: str) -> Any:  # noqa: ANN401 - mlflow has no types that my
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the line of an error's text that names its cause, without passwords."""
+    """Return the line of an error's text that names its cause, without passwords. Our own errors are returned whole."""
+    if isinstance(error, TunerError):
+        return str(error)
     lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(_NOISE)]
     return hide_password([*lines, type(error).__name__][0].strip())[:200]
 

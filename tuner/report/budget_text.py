@@ -25,7 +25,8 @@ def budget_text(values: dict[str, Any]) -> str:
     lines += [
         "",
         "Without protected validation, no guarantee covers the scores on validation records. In this case, use the",
-        "same split in every search, so that no training record of one search is a validation record of another.",
+        "same split and the same file in every search, so that no training record of one search is a validation record",
+        "of another.",
     ]
     return "\n".join(lines)
 

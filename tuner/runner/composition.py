@@ -224,7 +224,8 @@ def _spec(
 def _start_of(sweep: SweepFolder, prepared: ReadySearch, suggestion: Suggestion) -> Path | None:
     """Return the checkpoint from whose weights a trial starts, or None for the public initialisation.
 
-    With `start: best_trial`, the committed run starts from the last weights of the best trial, which are charged.
+    With `start: best_trial`, the committed run starts from the best trial's last weights that are intact. They are
+    charged.
     """
     commit = prepared.plan.commit
     if not suggestion.committed or commit is None or commit.start == "scratch":
@@ -259,7 +260,7 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
     for trial in _trials(study, prepared):
         if trial.state is not TrialStatus.RUNNING or trial.id not in promised:
             continue
-        checkpoint = checkpoint_path(sweep.root, trial.id)
+        checkpoint = intact_checkpoint(sweep.root, trial.id)
         held = 0 if checkpoint is None else checkpoint_step(checkpoint)
         shape, kept = plan.shape_of(trial.parameters, committed=trial.committed), promised[trial.id]
         rest = shape.remaining(held)

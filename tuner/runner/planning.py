@@ -76,7 +76,8 @@ def plan_command(
         if refusal is None and not missing_data(prepared.experiment, prepared.request):
             known = data_dir in (None, os.environ.get("DP_TUNER_DATA"))
             data = "" if known else f" --data-dir {shlex.quote(str(data_dir))}"
-            say(f"next: tune run {file}{''.join(f' --set {shlex.quote(each)}' for each in overrides)}{data}")
+            options = "".join(f" --set {shlex.quote(each)}" for each in overrides)
+            say(f"next: tune run {shlex.quote(file)}{options}{data}")
     values = {
         "claim": _headline(prepared, datasets),
         **prepared.plan.as_dict(),

@@ -122,7 +122,8 @@ def naming_warnings(prepared: ReadySearch) -> tuple[str, ...]:
     found = [
         f"the total of {prepared.owner} is complete only if all files with these records use this data set name. The "
         "ledger recognises the same records in any order, but a file with a changed label or a missing record counts "
-        "as other records. Use one name for one collection of records."
+        "as other records, and a changed record may move between training and validation; the total then says so. Use "
+        "one name for one collection of records."
     ]
     url = prepared.experiment.ledger
     if Ledger.exists(url):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tuner.privacy.card.claims import Total, claim_line, totals_sentence
+from tuner.privacy.card.claims import Total, claim_line, mixes_sides, totals_sentence
 from tuner.privacy.modes import COMPOSITION
 
 A = Total(dataset="sales/a", cap=(8.0, 1e-4), committed=(3.0, 1e-5), searches=1)
@@ -27,14 +27,14 @@ def test_the_largest_cap_and_the_largest_total_are_named() -> None:
 def test_a_total_over_different_validation_splits_says_for_which_records_it_holds() -> None:
     condition = "this holds only for records that no search used, in any version, for validation without protection"
     for total in (A, ABOVE, FREE):
-        assert condition in totals_sentence([replace(total, splits=2)])
+        assert condition in totals_sentence([replace(total, mixed=True)])
         assert condition not in totals_sentence([total])
-    assert totals_sentence([replace(FREE, splits=2)]).endswith(FREE.how_to_cap)
-    said = totals_sentence([A, replace(B, splits=2), replace(FREE, splits=2)])
+    assert totals_sentence([replace(FREE, mixed=True)]).endswith(FREE.how_to_cap)
+    said = totals_sentence([A, replace(B, mixed=True), replace(FREE, mixed=True)])
     assert said.count(condition) == 1
-    assert "on sales/c, sales/b have different validation splits" in said
+    assert "on sales/c, sales/b did not use the same records for validation" in said
     assert said.endswith(FREE.how_to_cap)
-    assert condition not in totals_sentence([replace(VOID, splits=2)])
+    assert condition not in totals_sentence([replace(VOID, mixed=True)])
 
 
 def test_records_of_a_void_total_were_used_even_if_no_search_counts() -> None:
@@ -66,3 +66,23 @@ def test_a_search_is_of_all_searches_only_if_each_block_has_a_cap() -> None:
     for totals, what in (([A, B], "this search"), ([A, FREE], "ONE search"), ([], "ONE search")):
         line = claim_line(2.0, 1e-5, totals, mode=COMPOSITION, unit="record", protected=False)
         assert f"of {what}." in line
+
+
+def test_a_total_is_weaker_only_where_the_other_one_promises_more() -> None:
+    assert not replace(A, searches=9, committed=(7.9, 9e-5)).weaker_than(A), "more searches within the cap"
+    assert not replace(A, cap=(4.0, 1e-4)).weaker_than(A)
+    for weaker in (replace(A, cap=(9.0, 1e-4)), replace(A, cap=(8.0, 2e-4)), replace(A, cap=None)):
+        assert weaker.weaker_than(A)
+    for weaker in (replace(A, within=False), replace(A, void=True), replace(A, mixed=True)):
+        assert weaker.weaker_than(A)
+        assert not weaker.weaker_than(weaker)
+    assert not A.weaker_than(FREE), "which states a sum alone"
+    assert not replace(C, cap=(9.0, 2e-4)).weaker_than(ABOVE), "which promises no cap"
+
+
+def test_only_records_that_validate_without_protection_are_left_out() -> None:
+    exact, protected = '{"seed":0}', '{"scores":"protected","seed":1}'
+    assert mixes_sides([exact, protected])
+    assert mixes_sides([exact, "null"])
+    assert not mixes_sides([protected, '{"scores":"protected","seed":2}']), "each claim covers both sides"
+    assert not mixes_sides([exact])

@@ -16,6 +16,7 @@ from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.odometer import Odometer, Reading, read_dataset, read_search, rounded_up
 
 SPLIT = {"split": {"seed": 1}}
+OWN = {"split": {"seed": 1, "fraction": 0.1}, "own": "sha256:a"}  # a user's own records, with this checksum
 
 
 def composed(*parts: tuple[SampledGaussian, int], delta: float = 1e-5) -> float:
@@ -109,7 +110,8 @@ def test_more_steps_than_the_accountant_takes_read_as_the_claims() -> None:
 
 
 def scored(ledger: Ledger, name: str, details: dict[str, Any], **more: Any) -> None:  # noqa: ANN401
-    open_search(ledger, name, validation=TotalSteps(RELEASE, 90), details=details, step_cap=50, **more)
+    more = {"fingerprint": details.get("own"), "step_cap": 50, **more}
+    open_search(ledger, name, validation=TotalSteps(RELEASE, 90), details=details, **more)
 
 
 def test_a_record_is_on_one_side_of_a_split(ledger: Ledger) -> None:
@@ -125,8 +127,15 @@ def test_a_record_is_on_one_side_of_a_split(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize(
     ("first", "second", "apart"),
-    [(SPLIT, SPLIT, True), (SPLIT, {"split": {"seed": 2}}, False), (SPLIT, {}, False), ({}, {}, False)],
-    ids=["same", "other", "unsaid", "never said"],
+    [
+        (SPLIT, SPLIT, True),
+        (SPLIT, {"split": {"seed": 2}}, False),
+        (SPLIT, {}, False),
+        ({}, {}, False),
+        (OWN, {**OWN, "own": "sha256:b"}, False),
+        (OWN, OWN, True),
+    ],
+    ids=["same", "other", "unsaid", "never said", "changed file", "same file"],
 )
 def test_sides_add_up_where_the_searches_split_otherwise(
     ledger: Ledger, first: dict[str, Any], second: dict[str, Any], apart: bool

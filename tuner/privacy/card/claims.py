@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import gt
 from typing import TYPE_CHECKING, Any, Self
 
 from tuner.privacy.ledger.amounts import amount, amounts
@@ -57,7 +58,7 @@ class Total:
         searches: number of these searches.
         within: whether the cap holds for what is committed. With a Rényi order it may, although the sums exceed it.
         void: whether the owner let the records be used without protection, so that no total holds.
-        splits: number of different validation splits of these searches.
+        mixed: whether a record may train in one of these searches and validate without protection in another.
         ledger_option: option that names the ledger, if it is not the default one: `` --ledger URL``.
     """
 
@@ -67,7 +68,7 @@ class Total:
     searches: int = 0
     within: bool = True
     void: bool = False
-    splits: int = 1
+    mixed: bool = False
     ledger_option: str = ""
 
     @classmethod
@@ -81,7 +82,7 @@ class Total:
             searches=state.committed.searches,
             within=within_cap(state) is not False,
             void=bool(state.voids),
-            splits=len(state.validation_splits),
+            mixed=mixes_sides(state.validation_splits),
         )
 
     @classmethod
@@ -95,7 +96,7 @@ class Total:
             searches=budget["searches"],
             within=budget["within_cap"] is not False,
             void=bool(budget["void"]),
-            splits=len(budget["validation_splits"]),
+            mixed=mixes_sides(budget["validation_splits"]),
         )
 
     @property
@@ -111,11 +112,11 @@ class Total:
         """
         if other.void:
             return False
-        if self.void or self.splits > 1 >= other.splits or (other.within and not self.within):
+        if self.void or (self.mixed and not other.mixed):
             return True
-        if other.cap is None:  # then the card says that every search adds to the total
+        if other.cap is None or not other.within:  # then it states a sum, to which every search adds
             return False
-        return self.cap is None or any(now > then for now, then in zip(self.cap, other.cap, strict=True))
+        return not self.within or self.cap is None or any(map(gt, self.cap, other.cap))
 
     @property
     def how_to_cap(self) -> str:
@@ -145,8 +146,8 @@ class Total:
 
     @property
     def condition(self) -> str:
-        """For which records the total holds, if the searches have different validation splits."""
-        return "" if self.splits < 2 else _condition(self.dataset)
+        """For which records the total holds, if they may train in one search and validate in another."""
+        return _condition(self.dataset) if self.mixed else ""
 
 
 def totals_of_card(budget: Mapping[str, Any]) -> list[Total]:
@@ -180,15 +181,24 @@ def totals_sentence(totals: Sequence[Total]) -> str:
         most = amounts(max(epsilon for epsilon, _ in caps), max(delta for _, delta in caps))
         worst = max(held, key=lambda each: each.committed)
         said.append(f"ALL searches on {which} together: at most {most}, which is {whose}. {_largest(worst)}.")
-    if mixed := [each for each in (*free, *held) if each.splits > 1]:
+    if mixed := [each for each in (*free, *held) if each.mixed]:
         said.append(_condition(_names(mixed)).lstrip())
     return " ".join([*said, *(each.how_to_cap for each in free[:1])])
 
 
+def mixes_sides(splits: Sequence[str]) -> bool:
+    """Return whether a record may train in one search and validate without protection in another one.
+
+    `splits` are the different `DatasetState.validation_splits`. The claim of a search with protected scores covers its
+    validation records too.
+    """
+    return len(splits) > 1 and not all('"scores":"protected"' in split for split in splits)
+
+
 def _condition(where: str) -> str:
     return (
-        f" The searches on {where} have different validation splits, or protect only some of them, so this holds only "
-        "for records that no search used, in any version, for validation without protection."
+        f" The searches on {where} did not use the same records for validation, or protect only some of them, so this "
+        "holds only for records that no search used, in any version, for validation without protection."
     )
 
 

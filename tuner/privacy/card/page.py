@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner.privacy.card.card import card_hash
-from tuner.privacy.card.claims import totals_of_card, totals_sentence
+from tuner.privacy.card.claims import mixes_sides, totals_of_card, totals_sentence
 from tuner.privacy.card.sections import SECTIONS
 from tuner.privacy.card.text import (
     counted,
@@ -172,7 +172,7 @@ def _alarms(budget: Mapping[str, Any]) -> list[str]:
             "further search may start."
         )
     splits = budget["validation_splits"]
-    if len(splits) > 1:
+    if mixes_sides(splits):
         said.append(
             f"**Validation splits differ.** The searches on `{plain(budget['dataset'])}` did not use the same records "
             f"for validation, or protect only some of them: {splits_text(splits)}. If a search scores a validation "

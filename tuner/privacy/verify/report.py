@@ -9,7 +9,7 @@ __all__ = ["Check", "Report", "not_judged"]
 _LAST_LINES = {
     "yes": "yes: the card follows from its ledger",
     "no": "no: at least one check failed; do not rely on this card",
-    "not confirmed": "not confirmed independently: nothing contradicts the card, but some numbers were not recomputed",
+    "not confirmed": "not confirmed independently: nothing contradicts the card, but not every part was confirmed",
 }
 
 _OUTDATED = ". What it says of ALL searches together no longer holds: see !!"

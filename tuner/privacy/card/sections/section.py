@@ -80,14 +80,16 @@ class Subject:
 
 def starting_weights(subject: Subject) -> str:
     """Return which weights a search starts from, as the ledger keeps it."""
-    start = subject.search.details.get("start")
-    if not isinstance(start, Mapping):
-        if subject.model is not None and subject.model not in MODELS:
-            return f"what the user's own function {subject.model} returns, assumed to depend on no private record"
-        commit = subject.search.details.get("commit")
-        warm = isinstance(commit, Mapping) and commit.get("start") == "best_trial"
-        return "random, from the public seed" + ("; the committed run starts from a charged trial's" if warm else "")
-    return f"assumed public, sha256 {start.get('sha256')}; the experiment file declares this, and it is not checked"
+    start, commit = subject.search.details.get("start"), subject.search.details.get("commit")
+    found = "random, from the public seed"
+    if isinstance(start, Mapping):
+        found = (
+            f"assumed public, sha256 {start.get('sha256')}; the experiment file declares this, and it is not checked"
+        )
+    elif subject.model is not None and subject.model not in MODELS:
+        found = f"what the user's own function {subject.model} returns, assumed to depend on no private record"
+    warm = isinstance(commit, Mapping) and commit.get("start") == "best_trial"
+    return f"{found}; the committed run starts from a charged trial's" if warm else found
 
 
 def _may_make(filter: Filter, run: tuple[SampledGaussian, int]) -> bool:
