@@ -108,19 +108,20 @@ def _matches(content: bytes) -> bool:
     return hashlib.sha256(memoryview(content)[:-_DIGEST]).digest() == content[-_DIGEST:]
 
 
-def weights_of(checkpoint: Path, *, like: nn.Module) -> dict[str, Tensor]:
+def weights_of(checkpoint: Path, *, like: nn.Module, of: str) -> dict[str, Tensor]:
     """Return the weights of another training's checkpoint, and nothing else of it: neither its noise nor its sampling.
 
     Raises:
-        InfrastructureError: the checkpoint cannot be read, or its model is another one. No record was touched.
+        InfrastructureError: the checkpoint cannot be read, or is not of the training with the fingerprint `of`, or its
+            model is another one. No record was touched.
     """
     state = read_state(checkpoint)
     weights: dict[str, Tensor] = state["model"]
     shapes = {name: value.shape for name, value in like.state_dict().items()}
-    if {name: value.shape for name, value in weights.items()} != shapes:
+    if state["spec"] != of or {name: value.shape for name, value in weights.items()} != shapes:
         raise InfrastructureError(
             "checkpoint-damaged",
-            f"The checkpoint {checkpoint}, from which the committed run starts, belongs to another model. Restore "
+            f"The checkpoint {checkpoint}, from which the committed run starts, belongs to another training. Restore "
             "the file from a copy, then resume the sweep.",
         )
     return weights

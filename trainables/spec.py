@@ -43,6 +43,7 @@ class TrainingSpec:
         metric: score that the search compares, a key of `trainables.tasks.METRICS`.
         initial: checkpoint of another training, from whose weights this training starts. Its weights must be public or
             charged. None starts from the public initialisation.
+        initial_of: `spec_fingerprint` of the training that wrote `initial`.
         release: file of the charged release on which a method with `on_release` trains.
         release_sha256: checksum of this file, which the ledger holds.
         labels_kept: probability with which the release reports a label as it is.
@@ -73,6 +74,7 @@ class TrainingSpec:
     score_noise: float | None = None
     metric: str = "validation_accuracy"
     initial: str | None = None
+    initial_of: str = ""
     release: str | None = None
     release_sha256: str = ""
     labels_kept: float = 1.0
@@ -102,12 +104,12 @@ def check_privacy(spec: TrainingSpec) -> None:
 
 
 def spec_fingerprint(spec: TrainingSpec) -> str:
-    """Return a hash of all fields except threads, device, secret key, paths and checksums of files, and `initial`.
+    """Return a hash of all fields but threads, device, secret key, `initial`, and paths and checksums of files.
 
     A checkpoint contains the weights that a training reached from `initial`.
     """
     values = asdict(spec)
-    for name in ("threads", "device", "replay_key", "replay_on", "initial", "release"):
+    for name in ("threads", "device", "replay_key", "replay_on", "initial", "initial_of", "release"):
         del values[name]
     for name in ("data_dir", "path", "content"):
         del values["dataset"][name]

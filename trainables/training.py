@@ -117,7 +117,7 @@ class PrivateTraining:
         self._start = None if start is None else read_start(start.path, sha256=start.sha256).weights
         self._model = self._build().to(self._device)
         if spec.initial is not None:
-            self._model.load_state_dict(weights_of(Path(spec.initial), like=self._model))
+            self._model.load_state_dict(weights_of(Path(spec.initial), like=self._model, of=spec.initial_of))
         self._layout = Layout.of(self._model)
         self._theta = self._layout.flatten(self._model)
         splits = splits or data.load_records(spec.dataset)

@@ -25,6 +25,7 @@ from trainables.data import DatasetRequest, Splits
 from trainables.engine.average import WeightAverage
 from trainables.errors import DatasetError, GateError, HyperparameterError, InfrastructureError, TrainableError
 from trainables.methods import STEP_METHODS
+from trainables.spec import spec_fingerprint
 from trainables.training import PrivateTraining, TrainingSpec
 
 pytestmark = pytest.mark.usefixtures("fake_data")
@@ -420,7 +421,8 @@ def test_a_training_takes_the_weights_of_a_checkpoint_and_nothing_else_of_it(
     first = trained(20)
     first.save(tmp_path / "step-00000020.pt")
     start = str(tmp_path / "step-00000020.pt")
-    second = PrivateTraining(make_spec(noise_multiplier=0.5, steps=40, initial=start), CountingCharge())
+    of = spec_fingerprint(first.spec)
+    second = PrivateTraining(make_spec(noise_multiplier=0.5, steps=40, initial=start, initial_of=of), CountingCharge())
     assert torch.equal(raw(second), raw(first))
     assert (second.step, second.noise_draws) == (0, 0)
     mine, other = second.state_dict()["secret"], first.state_dict()["secret"]
@@ -430,6 +432,8 @@ def test_a_training_takes_the_weights_of_a_checkpoint_and_nothing_else_of_it(
     again = PrivateTraining(make_spec(noise_multiplier=0.5, steps=40), CountingCharge(leases=[40]))
     again.load(tmp_path / "step-00000040.pt")
     assert torch.equal(raw(again), raw(second)), "a checkpoint of the run needs the start no more"
+    with raises_code(InfrastructureError, "checkpoint-damaged"):  # the search has charged another training
+        PrivateTraining(make_spec(initial=start, initial_of=spec_fingerprint(second.spec)), CountingCharge())
     Path(start).write_bytes(b"torn")
     with raises_code(InfrastructureError, "checkpoint-damaged"):
-        PrivateTraining(make_spec(initial=start), CountingCharge())
+        PrivateTraining(make_spec(initial=start, initial_of=of), CountingCharge())

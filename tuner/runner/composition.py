@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trainables.rungs import checkpoint_path, checkpoint_step, intact_checkpoint
+from trainables.spec import spec_fingerprint
 from tuner.errors import BudgetRefusedError, SweepInterrupted, TunerError
 from tuner.privacy.card.claims import PUBLIC_SEARCH
 from tuner.report.curve_watch import CurveWatch, curves_of_sweep
@@ -133,7 +134,7 @@ def run_open(
                 prepared,
                 options,
                 trials=plan.trials,
-                spec_for=partial(_spec, sweep, prepared, budget, release=release, admit=admit or not_private),
+                spec_for=partial(_spec, sweep, study, prepared, budget, release=release, admit=admit or not_private),
                 budget=budget,
                 observers=(
                     *(() if ledger is None else (HeadWatch(sweep, ledger),)),
@@ -192,6 +193,7 @@ def _chosen(study: Study, prepared: ReadySearch) -> Chosen | None:
 
 def _spec(
     sweep: SweepFolder,
+    study: Study,
     prepared: ReadySearch,
     budget: SearchBudget | None,
     suggestion: Suggestion,
@@ -211,14 +213,25 @@ def _spec(
         parameters=dict(suggestion.parameters),
         number=suggestion.number,
         committed=suggestion.committed,
-        initial=_start_of(sweep, prepared, suggestion),
     )
+    start = _start_of(sweep, prepared, suggestion)
+    if start is not None:
+        spec = replace(spec, initial=str(start), initial_of=_fingerprint_of(study, prepared, suggestion.source))
     if release is not None:
         return on_release(spec, release)
     if budget is not None:
         budget.check_mechanism(suggestion.trial_id, SampledGaussian(spec.sample_rate, spec.noise_multiplier))
         budget.check_scores(protected=spec.score_noise is not None)
     return spec
+
+
+def _fingerprint_of(study: Study, prepared: ReadySearch, trial_id: str) -> str:
+    """Return the fingerprint of the training of a trial of the search."""
+    trial = next(each for each in _trials(study, prepared) if each.id == trial_id)
+    parameters, number = dict(trial.parameters), trial.number
+    return spec_fingerprint(
+        training_spec(prepared.experiment, prepared.request, prepared.plan, parameters=parameters, number=number)
+    )
 
 
 def _start_of(sweep: SweepFolder, prepared: ReadySearch, suggestion: Suggestion) -> Path | None:

@@ -11,8 +11,6 @@ from tuner.plan.plan import mechanism_of
 from tuner.study.promotion import with_steps
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from trainables.data import DatasetRequest
     from tuner.experiment import Experiment
     from tuner.plan.plan import Plan
@@ -30,11 +28,8 @@ def training_spec(
     number: int,
     seed: int | None = None,
     committed: bool = False,
-    initial: Path | None = None,
 ) -> TrainingSpec:
     """Return the specification of a trial with these parameters, or of the committed run.
-
-    The training starts from the weights of the checkpoint `initial`, or from the public initialisation if it is None.
 
     Without a `seed`, the trial's number is added to the experiment's seed, so that trials also differ in their
     initialisation. A sealed search uses a random seed (`tuner.sweep.sealed.SealedRuns.seed_of`), because a seed that
@@ -68,7 +63,6 @@ def training_spec(
         device="cuda" if resources.gpus_per_trial else "cpu",
         score_noise=plan.score_noise,
         metric=experiment.search.metric.name,
-        initial=None if initial is None else str(initial),
         start=None if start is None else StartWeights(path=start.path, sha256=str(start.sha256)),
         freeze=trainable.freeze,
     )
