@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from tuner.errors import LedgerCorruptError
+from tuner.errors import LedgerCorruptError, TunerError
 from tuner.privacy.ledger.admission import require_search
 from tuner.privacy.ledger.chain import Chain
 from tuner.privacy.ledger.entries import Entry
@@ -114,7 +114,12 @@ class LedgerReader:
             priced = sum(len(pool.trials) for pool in search.pools.values() if pool.filter.priced)
             known = (search.search, state.dataset, search.units, search.counts, priced)
             if search.user != self._own_name and known not in self._priced:
-                check_search(state, search)
+                try:
+                    check_search(state, search)
+                except LedgerCorruptError:
+                    raise
+                except (TunerError, ArithmeticError, ValueError) as error:  # an entry that was written by hand
+                    raise LedgerCorruptError("ledger-entry-unreadable", f"search {search.search!r}: {error}") from error
                 self._priced.add(known)
 
     @cached_property
