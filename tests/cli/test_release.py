@@ -120,6 +120,8 @@ def test_a_crash_between_the_charge_and_the_checksum_charges_again(
                 patch.setattr(Ledger, "store_release", crash)
         tune("run", tune.write(**RELEASE), "--local", code=None)
     assert tune.entries == CHARGED[:2], "charged, and nothing that may be used"
+    for words in (("resume", "tiny", "--local"), ("export", "tiny")):
+        assert "ended before it had its release" in tune(*words, code=1).err
     run(tune)
     assert tune.entries == [*CHARGED[:2], *CHARGED]
 

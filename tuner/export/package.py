@@ -27,7 +27,7 @@ from tuner.sweep.identity import division_of
 from tuner.sweep.ledger_head import charged_search, require_charged, require_not_behind
 from tuner.sweep.preflight import find_own_model
 from tuner.sweep.registration import hold_release_to_ledger, hold_to_ledger, refuse_if_charged
-from tuner.sweep.releases import hold_release, release_name
+from tuner.sweep.releases import hold_release, release_name, require_release
 from tuner.sweep.sealed import require_trained
 from tuner.sweep.start_weights import exported_metadata, exported_search, start_file
 from tuner.sweep.status import RESUMABLE, RUNNING, SweepState, resume_command, state_of
@@ -99,6 +99,8 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     # The ledger comes first: without it there is no claim, and nothing is written.
     ledger = Ledger.open(experiment.ledger, create=False)
     released = plan.mode.on_release
+    if released:
+        require_release(sweep)
     charged = charged_search(sweep, ledger, release_name(sweep) if released else sweep.id)
     require_writer(ledger.user(), charged.user, sweep.id)  # the card is recorded at the end
     if charged.status == "open" or (released and state_of(sweep) in {*RUNNING, *RESUMABLE}):

@@ -47,6 +47,7 @@ __all__ = [
     "release_name",
     "release_of",
     "release_to_use",
+    "require_release",
     "take_release",
     "voting_of",
 ]
@@ -135,6 +136,7 @@ def release_of(ledger: Ledger, search: SearchState) -> StoredRelease:
 
 def hold_release(sweep: SweepFolder, ledger: Ledger | None) -> StoredRelease:
     """Return the release that a sweep uses. Raise a TunerError if it, or its entry in the ledger, is not the same."""
+    require_release(sweep)
     known = read_json(_file(sweep))
     found = StoredRelease(
         search=str(known.get("search")),
@@ -158,6 +160,16 @@ def hold_release(sweep: SweepFolder, ledger: Ledger | None) -> StoredRelease:
             "copy, or start a new search, which draws a new release and is charged for it.",
         )
     return found
+
+
+def require_release(sweep: SweepFolder) -> None:
+    """Raise a TunerError if the sweep died before it had its release."""
+    if not _file(sweep).exists():
+        raise TunerError(
+            "release-missing",
+            f"{sweep.id} ended before it had its release. If one was charged, it stays charged and cannot be used. "
+            "Start a new search, which is charged for a release of its own.",
+        )
 
 
 def release_name(sweep: SweepFolder) -> str:
