@@ -45,8 +45,8 @@ FAULTS: tuple[Fault, ...] = (
         name="ray-reached-from-outside",
         breaks="other machines can reach the Ray of a search on one machine",
         file="tuner/executors/ray/session.py",
-        old="    ray_constants.ENABLE_RAY_CLUSTER = False",
-        new="    ray_constants.ENABLE_RAY_CLUSTER = True",
+        old='(ray_constants, "ENABLE_RAY_CLUSTER", False)',
+        new='(ray_constants, "ENABLE_RAY_CLUSTER", True)',
         test="tests/executors/test_ray_doors.py::test_on_one_machine_ray_listens_on_the_loopback_alone_and_asks_for_a_token",
     ),
     Fault(

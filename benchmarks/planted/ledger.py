@@ -330,8 +330,17 @@ FAULTS: tuple[Fault, ...] = (
         name="forged-claim-not-recomputed",
         breaks="an entry that the ledger did not write may allow more than its search claims",
         file="tuner/privacy/ledger/prices.py",
-        old="        if search.counts:\n            _check_claims(state, search)",
-        new="        if search.counts and search.epsilon < 0:\n            _check_claims(state, search)",
+        old="    if search.counts:\n        _check_claims(state, search)",
+        new="    if search.counts and search.epsilon < 0:\n        _check_claims(state, search)",
+        test="tests/privacy/ledger/test_ledger_forged.py"
+        "::test_a_search_that_may_cost_more_than_it_claims_is_found_by_verify",
+    ),
+    Fault(
+        name="claims-of-others-believed",
+        breaks="a user of a server claims less than a search spends, and totals and other people's searches believe it",
+        file="tuner/privacy/ledger/reader.py",
+        old="            if search.user != self._own_name and known not in self._priced:",
+        new="            if search.user != search.user and known not in self._priced:",
         test="tests/privacy/ledger/test_ledger_forged.py"
         "::test_a_search_that_may_cost_more_than_it_claims_is_found_by_verify",
     ),
