@@ -118,7 +118,7 @@ def weights_of(checkpoint: Path, *, like: nn.Module, of: str) -> dict[str, Tenso
     state = read_state(checkpoint)
     weights: dict[str, Tensor] = state["model"]
     shapes = {name: value.shape for name, value in like.state_dict().items()}
-    if state["spec"] != of or {name: value.shape for name, value in weights.items()} != shapes:
+    if state.get("spec") != of or {name: value.shape for name, value in weights.items()} != shapes:
         raise InfrastructureError(
             "checkpoint-damaged",
             f"The checkpoint {checkpoint}, from which the committed run starts, belongs to another training. Restore "

@@ -123,7 +123,7 @@ def require_own_state(path: Path, state: Mapping[str, Any], spec: TrainingSpec) 
 
     Its weights would get the claim of another search, which may be smaller than their own.
     """
-    if state["spec"] != spec_fingerprint(spec):
+    if state.get("spec") != spec_fingerprint(spec):
         raise TrainableError(
             "checkpoint-foreign",
             f"The checkpoint {path} was written by a training with other settings, so its weights may have another "

@@ -66,6 +66,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "records-being-sent": "Another process is uploading the records of this sweep to MLflow. Wait until it ends.",
         "tracking-unavailable": "MLflow does not accept the records of the sweep. They remain on the disk. Start the "
         "MLflow server, then run `tune sync`.",
+        "tracking-store-busy": "Another process has locked the file of MLflow's database. The records remain on the "
+        "disk. Try again later.",
         "tracking-store-unusable": "MLflow cannot open the file of its database. It may be damaged, another "
         "program's, or on a full disk. Move it away, then send the records with `tune sync NAME --uri sqlite:///FILE`.",
         "artifact-missing": "A file of the sweep was deleted before its upload to MLflow. The other records are "

@@ -91,8 +91,10 @@ def connect(uri: str) -> Any:  # noqa: ANN401 - mlflow has no types that mypy co
         try:
             return _with_tables(uri)
         except Exception as error:
-            if "is locked" in str(error):  # by another process, which will end
-                raise
+            if "is locked" in str(error):
+                raise TrackingError(
+                    "tracking-store-busy", f"Another process has locked MLflow's database {database}. Try again later."
+                ) from error
             raise TrackingError(
                 "tracking-store-unusable",
                 f"MLflow cannot open {database} ({cause_of(error)}). If the file is damaged, or another program's, "

@@ -161,8 +161,9 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
     require_writable(out or _EXPORTS)  # otherwise the run would be charged, and not exported
     if out is not None:
         require_free(out)
+    seen = preview(prepared)
     if not options.as_json:
-        show_plan(prepared, preview(prepared).states)
+        show_plan(prepared, seen.states)
     sweep, ended = start_sweep(prepared, replace(options, next_commands=False))
     return export_command(sweep, out, options) if ended.code == 0 else ended.code
 

@@ -118,6 +118,7 @@ class Ledger(OwnersLedger):
             require_name(division.user_key, "user_key")
         check_pools(filter, validation)
         require_fit(filter, epsilon, delta, "the search's")
+        self.states_of((dataset, *blocks))  # the claims of other users' searches, which count against the same cap
         claim = (epsilon, delta) if validation_claim is None else validation_claim
         if validation is not None:
             require_epsilon(claim[0], name="the epsilon of validation")

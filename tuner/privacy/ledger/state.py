@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Context, Decimal, Inexact
 from functools import cached_property
@@ -32,7 +32,6 @@ __all__ = [
 TRAINING, VALIDATION = "training", "validation"
 """Names of the two pools of a search. A pool is a filter for training or validation records, and the charges to it."""
 
-_SHOWN = 16  # characters of a checksum that are enough to tell records apart
 _EXACT = Context(prec=2000, traps=[Inexact])  # more digits than a sum of two doubles has
 
 
@@ -247,7 +246,7 @@ class SearchState:
         by_values = "own" in self.details and self.unit == "record"
         if split is None or self.records is None or not (by_values and split.get("fraction")):
             return split
-        return {**split, "records": self.records[:_SHOWN]}
+        return {**split, "records": self.records}
 
     @property
     def training(self) -> PoolState:
@@ -400,9 +399,13 @@ class DatasetState:
     def validation_splits(self) -> tuple[str, ...]:
         """The different validation splits of the searches that count, as canonical JSON.
 
-        One that is scored with noise is another one: without noise, no guarantee covers its validation records.
+        One that is scored with noise is another one: without noise, no guarantee covers its validation records. If
+        several versions of the records were used, they are numbered. Checksums of records are never shown.
         """
-        return tuple(sorted({canonical(_scored(each)) for each in self.searches if each.counts}))
+        counted = [each for each in self.searches if each.counts]
+        splits = [each.split or {} for each in counted]
+        versions = list(dict.fromkeys(split["records"] for split in splits if "records" in split))
+        return tuple(sorted({canonical(_shown(each, versions)) for each in counted}))
 
     @property
     def has_own(self) -> bool:
@@ -453,6 +456,10 @@ class DatasetState:
         )
 
 
-def _scored(search: SearchState) -> object:
-    split = search.split
-    return split if split is None or search.validation is None else {**split, "scores": "protected"}
+def _shown(search: SearchState, versions: Sequence[str]) -> object:
+    if search.split is None:
+        return None
+    shown = {name: value for name, value in search.split.items() if name != "records"}
+    if len(versions) > 1 and "records" in search.split:
+        shown["version"] = versions.index(search.split["records"]) + 1
+    return shown if search.validation is None else {**shown, "scores": "protected"}
