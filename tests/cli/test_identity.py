@@ -67,6 +67,7 @@ def test_a_set_that_the_ledger_holds_as_private_is_used_only_when_its_total_is_v
     assert tune("budget", "show", "digits", "--json").json["datasets"][0]["guarantee"] is None
     # The control: a card that keeps silent about it is refused, by the second count as well.
     read = json.loads(card.read_text())
+    assert "NO guarantee for all uses together" in read["dataset_budget"]["label"]
     read["dataset_budget"]["void"] = []
     card.write_text(card_text(read))
     checks = tune("verify", str(card), "--json", code=1).json["checks"]

@@ -225,6 +225,11 @@ def test_a_total_over_a_changed_file_does_not_hold_for_validation_records(own: T
         own("export", file)
         verified = own("verify", f"exports/{file}/privacy_card.json")
         assert (condition in " ".join(verified.text.split())) == (splits > 1)
+        card = Path(f"exports/{file}/privacy_card.json").read_text()
+        shown = [json.loads(split).get("version") for split in json.loads(card)["dataset_budget"]["validation_splits"]]
+        assert shown == ([None] if splits == 1 else [1, 2])
+        for search in dataset.searches:
+            assert str(search.fingerprint)[:12] not in card, "a checksum of records depends on each of them"
         losses = (
             "landscape",
             "exports/sorted",
