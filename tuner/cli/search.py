@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -48,7 +49,7 @@ def tune_init(path: str, force: bool) -> None:
     from tuner.experiment.shipped_files import write_template
 
     write_template(Path(path), force=force)
-    click.echo(f"wrote {path}. Next: tune plan {path}")
+    click.echo(f"wrote {path}. Next: tune plan {shlex.quote(path)}")
 
 
 @click.command("run")

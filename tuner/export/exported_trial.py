@@ -71,9 +71,11 @@ def trial_to_export(
             raise InputError(
                 "no-complete-trial",
                 f"The committed run of {sweep.id} is not complete, and only that run is exported. To export the best "
-                f"trial of the search instead, which has more noise, add `--by score`. See: tune show {sweep.id}",
+                f"trial of the search instead, which has more noise, add `--by score`. See: {sweep.command('show')}",
             )
-        raise InputError("no-complete-trial", f"{sweep.id} has no complete trial to export. See: tune show {sweep.id}")
+        raise InputError(
+            "no-complete-trial", f"{sweep.id} has no complete trial to export. See: {sweep.command('show')}"
+        )
     if by == "curve" and chosen.by != by:
         raise _no_curve(sweep)
     best = chosen.trial
@@ -112,8 +114,8 @@ def _released_run(sweep: SweepFolder, charged: SearchState, by: By | None) -> Ex
     if winner is None:
         raise InputError(
             "sweep-not-finished",
-            f"The sealed sweep {sweep.id} cannot be exported before it has ended. Resume it with: tune resume "
-            f"{sweep.id}.",
+            f"The sealed sweep {sweep.id} cannot be exported before it has ended. Resume it with: "
+            f"{sweep.command('resume')}",
         )
     if not winner.found:
         raise InputError(

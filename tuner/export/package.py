@@ -108,8 +108,8 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         if now in RUNNING:
             raise InputError(
                 "sweep-not-finished",
-                f"{sweep.id} cannot be exported while it runs. Wait until it ends (tune watch {sweep.id}), or end it "
-                f"with: tune stop {sweep.id}",
+                f"{sweep.id} cannot be exported while it runs. Wait until it ends ({sweep.command('watch')}), or "
+                f"end it with: {sweep.command('stop')}",
             )
         fix = (
             ""

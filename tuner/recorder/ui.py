@@ -29,11 +29,12 @@ _PAGE = "#/experiments?workflowType=machine_learning"  # MLflow's default view, 
 
 @dataclass(frozen=True, kw_only=True)
 class TrackedRuns:
-    """The runs of one sweep in MLflow: address, experiment, the sweep's id, and the objective that sorts them."""
+    """The runs of one sweep in MLflow: address, experiment, sweep, command to send them, objective that sorts them."""
 
     uri: str
     experiment: str
     sweep: str
+    sync: str
     metric: str
     ascending: bool
 
@@ -70,8 +71,7 @@ def _page_of(client: Any, runs: TrackedRuns) -> str:  # noqa: ANN401 - mlflow ha
     if found is None:
         raise InputError(
             "tracking-store-not-found",
-            f"MLflow has no experiment {runs.experiment!r} at {runs.uri}. To send its records, use: tune sync "
-            f"{runs.sweep}",
+            f"MLflow has no experiment {runs.experiment!r} at {runs.uri}. To send its records, use: {runs.sync}",
         )
     query = {
         "workflowType": "machine_learning",

@@ -26,7 +26,7 @@ from tuner.sweep.folder import CHARGED, SweepFolder
 from tuner.sweep.ledger_head import charged_search
 from tuner.sweep.releases import release_name
 from tuner.sweep.sealed import WINNER, SealedWinner, read_winner
-from tuner.sweep.status import RESUMABLE, RUNNING, SweepState, resume_command, state_of, storage_option
+from tuner.sweep.status import RESUMABLE, RUNNING, SweepState, resume_command, state_of
 from tuner.sweep.winner import Chosen, choose_winner
 
 if TYPE_CHECKING:
@@ -102,23 +102,23 @@ def unique_name(sweep: SweepFolder) -> str:
 
 def _next_commands(sweep: SweepFolder, *, has_best: bool, state: str, private: bool = True) -> tuple[str, ...]:
     """Return suggested next commands, the most likely first."""
-    name, where = unique_name(sweep), storage_option(sweep)
+    name = unique_name(sweep)
+
+    def command(verb: str) -> str:
+        return sweep.command(verb, name=name)
+
     if state in RUNNING:
-        return (f"tune watch {name}{where}", f"tune show {name}{where}")
-    show = (f"tune show {name}{where}", *((f"tune report {name}{where}",) if has_best else ()))
+        return command("watch"), command("show")
+    show = (command("show"), *((command("report"),) if has_best else ()))
     if state in RESUMABLE:  # nothing can be exported before it ends
         return (resume_command(sweep), *show)
     if not has_best:
-        return (*show, resume_command(sweep))
+        return show if sweep.mode.runs_hidden else (*show, resume_command(sweep))  # a sealed search gets no more runs
     if not private:  # nothing of it can be exported
         return show
     out = "" if name == sweep.name else f" --out exports/{name}"  # next to the export of the newer one
-    return (
-        f"tune export {name}{where}{out}",
-        f"tune verify exports/{name}/privacy_card.json",
-        f"tune report {name}{where}",
-        f"tune ui {name}{where}",
-    )
+    verify = f"tune verify exports/{name}/privacy_card.json"
+    return command("export") + out, verify, command("report"), command("ui")
 
 
 def public_records(plan: Plan) -> PublicData:

@@ -166,7 +166,7 @@ def trial_values(sweep: SweepFolder, trial: str | None) -> dict[str, Any]:
         if not rows:
             raise InputError(
                 "trial-not-found",
-                f"{sweep.name} has no trial {trial!r}. Give a number or an id from `tune show {sweep.name}`.",
+                f"{sweep.name} has no trial {trial!r}. Give a number or an id from: {sweep.command('show')}.",
             )
     values: dict[str, Any] = {"sweep": sweep.id, "claim": report.headline, "trials": [vars(row) for row in rows]}
     if trial is None:
@@ -181,7 +181,7 @@ def _winner_values(sweep: SweepFolder, report: SweepReport, trial: str | None) -
         raise InputError(
             "sealed-runs-hidden",
             f"{sweep.name} is a sealed search, so trial {trial!r} cannot be shown. To see the winner "
-            f"use: tune show {sweep.name}",
+            f"use: {sweep.command('show')}",
         )
     best = report.best
     winner = None if best is None else {"score": best.score, "error": best.error, "parameters": dict(best.parameters)}

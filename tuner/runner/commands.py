@@ -237,7 +237,7 @@ def export_to(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By | N
         attach(sweep.root, files, under="export", tags={"exported": "yes"}, metrics=test, model=model)
         values["tracking"] = str(send_unsent(sweep.root))
     except TrackingError as error:
-        values["tracking"] = f"not sent to MLflow ({error}); send it later with: tune sync {sweep.id}"
+        values["tracking"] = f"not sent to MLflow ({error}); send it later with: {sweep.command('sync')}"
     return values
 
 

@@ -25,7 +25,7 @@ from tuner.study.views import read_trials
 from tuner.sweep.identity import admit_open_use
 from tuner.sweep.ledger_head import HeadWatch
 from tuner.sweep.registration import leave
-from tuner.sweep.status import RESUMABLE, SweepState, resume_command, storage_option
+from tuner.sweep.status import RESUMABLE, SweepState, resume_command
 from tuner.sweep.sweep_study import open_sweep_study
 from tuner.sweep.trial_spec import on_release, training_spec
 from tuner.sweep.winner import Chosen, choose_winner
@@ -367,9 +367,7 @@ def _conclude(
     if not options.as_json:
         console().print(summary(report))
         if not sent.complete:
-            options.say(
-                f"MLflow: {sent}. Send the rest later with: tune sync {unique_name(sweep)}{storage_option(sweep)}"
-            )
+            options.say(f"MLflow: {sent}. Send the rest later with: {sweep.command('sync', name=unique_name(sweep))}")
     code = 0
     if plan.commit is not None and stop.reason is StopReason.DONE and report.committed is None:
         code = TunerError.exit_code  # nothing is released

@@ -22,7 +22,7 @@ from tuner.study.types import StopReason, Suggestion, TrialStatus, TrialView
 from tuner.sweep.ledger_head import remember_head
 from tuner.sweep.registration import leave
 from tuner.sweep.sealed import SealedRuns, SealedWinner, private_files, read_winner, release
-from tuner.sweep.status import SweepState, resume_command, storage_option
+from tuner.sweep.status import SweepState, resume_command
 from tuner.sweep.sweep_study import open_sweep_study
 from tuner.sweep.trial_spec import training_spec
 
@@ -240,7 +240,7 @@ def _conclude(
     if not options.as_json:
         console().print(summary(report))
         if problem:
-            options.say(f"MLflow: {problem}. Send it later with: tune sync {sweep.name}{storage_option(sweep)}")
+            options.say(f"MLflow: {problem}. Send it later with: {sweep.command('sync')}")
     values = {
         "name": report.name,
         "sweep": sweep.id,

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import secrets
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -64,6 +65,11 @@ class SweepFolder:
         """The experiment's name."""
         match = _ID.match(self.id)
         return match["name"] if match else self.id
+
+    def command(self, verb: str, *, name: str = "") -> str:
+        """Return the `tune` command with this verb, for the sweep's id or `name`, that works in the current folder."""
+        default = self.root.parent == Path("runs").resolve()
+        return f"tune {verb} {name or self.id}{'' if default else f' --storage {shlex.quote(str(self.root.parent))}'}"
 
     @property
     def experiment(self) -> Path:
@@ -224,7 +230,7 @@ def hold(sweep: SweepFolder) -> Iterator[None]:
         raise InputError(
             "sweep-running",
             f"Process {sweep.read_status().get('pid')} is already running {sweep.id}. Wait until it ends, or stop it "
-            f"with: tune stop {sweep.id}",
+            f"with: {sweep.command('stop')}",
         )
     try:
         yield

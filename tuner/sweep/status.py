@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.experiment import load_experiment
@@ -25,7 +23,6 @@ __all__ = [
     "request_stop",
     "resume_command",
     "state_of",
-    "storage_option",
     "tracked_runs",
 ]
 
@@ -136,14 +133,10 @@ def tracked_runs(sweep: SweepFolder) -> TrackedRuns:
         uri=absolute_uri(experiment.tracking.uri),
         experiment=experiment.tracking.experiment or experiment.name,
         sweep=sweep.id,
+        sync=sweep.command("sync"),
         metric=experiment.search.metric.name,
         ascending=experiment.search.metric.mode == "min",
     )
-
-
-def storage_option(sweep: SweepFolder) -> str:
-    """Return `` --storage FOLDER`` if the sweep is not in the commands' default folder, else an empty string."""
-    return "" if sweep.root.parent == Path("runs").resolve() else f" --storage {shlex.quote(str(sweep.root.parent))}"
 
 
 def resume_command(sweep: SweepFolder) -> str:
@@ -153,4 +146,4 @@ def resume_command(sweep: SweepFolder) -> str:
     """
     place = {**sweep.proxy.read_status(), **sweep.read_status()}.get("place")
     sweep = sweep.charged_search or sweep
-    return f"tune resume {sweep.id}{storage_option(sweep)}{f' {place}' if place else ''}"
+    return f"{sweep.command('resume')}{f' {place}' if place else ''}"

@@ -81,7 +81,8 @@ class Subject:
 def starting_weights(subject: Subject) -> str:
     """Return which weights a search starts from, as the ledger keeps it."""
     start, commit = subject.search.details.get("start"), subject.search.details.get("commit")
-    found = "random, from the public seed"
+    seed = "a seed that was secret until the winner's release" if subject.mode.runs_hidden else "the public seed"
+    found = f"random, from {seed}"
     if isinstance(start, Mapping):
         found = (
             f"assumed public, sha256 {start.get('sha256')}; the experiment file declares this, and it is not checked"
