@@ -232,12 +232,8 @@ EXPLANATIONS: dict[str, str] = {
         "parameters, it raises none. Clamp inside the model, or lower the learning rate."
     ),
     "checkpoint-foreign": (
-        "The checkpoint was written by a training with other settings, so its weights may have another privacy cost. "
-        "Restore the sweep's folder from a copy."
-    ),
-    "checkpoint-without-average": (
-        "`ema_decay` above 0 needs an average of the weights, but the checkpoint has none. Resume with the settings of "
-        "the checkpoint."
+        "The checkpoint was written by another search or with other settings, so its weights may have another privacy "
+        "cost. Restore the sweep's folder from a copy, or continue the search that wrote the checkpoint."
     ),
     "checkpoint-name-invalid": "The checkpoints of a trial are named step-<steps>.pt. Remove files with other names.",
     # data sets

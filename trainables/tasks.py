@@ -52,7 +52,10 @@ def check_metric(metric: str, *, task: str, classes: int) -> None:
     """Raise HyperparameterError if records with these labels have no such score."""
     known = METRICS.get(metric)
     if known is None or task not in known.tasks:
-        raise HyperparameterError("metric-of-task", f"A {task} has no score {metric}. Use validation_loss.")
+        scores = ", ".join(
+            name for name, each in METRICS.items() if task in each.tasks and (classes == 2 or not each.two_classes)
+        )
+        raise HyperparameterError("metric-of-task", f"The task {task} has no score {metric}. Use one of: {scores}.")
     if known.two_classes and classes != 2:
         raise HyperparameterError(
             "metric-of-task", f"`{metric}` needs two classes (got {classes}). Use validation_balanced_accuracy."

@@ -418,18 +418,10 @@ class PrivateTraining:
         be public. The difference of two results with the same noise would contain no noise. After a state without a
         key (`state_without_key`), this training's own generator goes on, which no other training has.
 
-        What another optimizer has stored is not used. The optimizer then starts as in a new training.
-
-        Raises:
-            TrainableError: the spec averages the weights, but the state has no average. The training is not changed.
+        What another optimizer has stored is not used. The optimizer then starts as in a new training. After a state
+        without an average of the weights, the average starts from the loaded weights.
         """
-        if self._average is not None:
-            if "average" not in state:
-                raise TrainableError(
-                    "checkpoint-without-average",
-                    f"`ema_decay` must be 0 for a checkpoint without an average of the weights (got "
-                    f"{self._hyperparameters.ema_decay:g}). Resume with the settings of the checkpoint.",
-                )
+        if self._average is not None and "average" in state:
             self._average.load_state_dict(state["average"])
             if self._hyperparameters.extrapolation == CHOSEN and self.spec.score_noise is None:
                 self._factor = state["extrapolation"]  # a fixed one is this spec's, not the state's
@@ -437,6 +429,8 @@ class PrivateTraining:
         self._private_step.noise_draws = state["noise_draws"]
         self._model.load_state_dict(state["model"])
         self._theta = self._layout.flatten(self._model)
+        if self._average is not None and "average" not in state:
+            self._average = WeightAverage(self._theta, decay=self._average.decay, steps=self.spec.steps)
         if self._update.state_dict().keys() == state["optimizer"].keys():
             self._update.load_state_dict(state["optimizer"])
         if self._probes is not None and state["rate"] is not None:

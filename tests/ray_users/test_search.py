@@ -138,3 +138,18 @@ def test_a_searcher_without_a_space_or_a_metric_says_what_it_needs() -> None:
     for incomplete in (StudySearch(metric="score", mode="max"), StudySearch(space=space())):
         with raises_code(InputError, "ray-search-incomplete"):
             incomplete.suggest("first")
+
+
+def test_a_tuner_with_another_direction_and_results_without_the_step_are_refused() -> None:
+    search = StudySearch(metric="score", mode="min", space=space())
+    for metric, mode in (("score", "max"), ("loss", "min")):
+        with raises_code(InputError, "ray-searcher"):
+            search.set_search_properties(metric, mode, {})
+    assert search.set_search_properties("score", "min", {})
+    search.suggest("first")
+    for step in ({}, {"training_iteration": 0.5}):
+        with raises_code(InputError, "ray-searcher"):
+            search.on_trial_result("first", {"score": 0.1, **step})
+    for wrong in ({"sampler": "tpe"}, {"pruner": "median"}, {"metric": ["a", "b"]}):
+        with raises_code(InputError, "ray-searcher"):
+            StudySearch(**wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -141,6 +142,50 @@ def test_trials_on_one_machine_share_the_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_checkpoint_of_another_search_or_ledger_is_refused_also_by_rays_name(tmp_path: Path) -> None:
+    """The claim of its weights may be larger."""
+    dear = made(tmp_path, epsilon=50.0, full_runs=1)
+    donor = dear(config=CONFIG)
+    donor.train()
+    donor.save(str(tmp_path / "saved"))
+    donor.stop()
+    elsewhere = {"ledger": f"sqlite:///{tmp_path}/another.db", "search": dear.budget.search, "epsilon": 50.0}
+    for other in (made(tmp_path, epsilon=0.1), made(tmp_path, **elsewhere)):
+        trial = other(config=CONFIG)
+        with raises_code(TrainableError, "checkpoint-foreign"):
+            trial.restore(str(tmp_path / "saved"))
+        trial.stop()
+        assert other.budget.view().spent_steps == 0
+    assert made(tmp_path).__name__ != dear.__name__, "Ray finds a trainable by its name"
+
+
+def test_an_older_copy_of_the_ledger_is_refused_with_a_checkpoint_that_it_does_not_know(tmp_path: Path) -> None:
+    trainable = made(tmp_path, search="mine")
+    older = shutil.copy(tmp_path / "ledger.db", tmp_path / "older.db")
+    trial = trainable(config=CONFIG)
+    trial.train()
+    trial.save(str(tmp_path / "saved"))
+    trial.stop()
+    shutil.copy(older, tmp_path / "ledger.db")
+    trial = made(tmp_path, search="mine")(config=CONFIG)
+    with raises_code(TunerError, "search-not-charged"):
+        trial.restore(str(tmp_path / "saved"))
+
+
+def test_a_copy_that_averages_its_weights_starts_the_average_from_those_that_it_gets(tmp_path: Path) -> None:
+    trainable = made(tmp_path)
+    donor = trainable(config=CONFIG)
+    donor.train()
+    donor.save(str(tmp_path / "saved"))
+    donor.stop()
+    copy = trainable(config={**CONFIG, "ema_decay": 0.9})
+    copy.restore(str(tmp_path / "saved"))
+    reached = read_state(tmp_path / "saved" / CHECKPOINT)["model"]
+    assert all(torch.equal(value, copy._training.model.state_dict()[name]) for name, value in reached.items())
+    assert copy.train()["trial_step"] == 10
+    copy.stop()
+
+
 def test_two_trials_from_one_checkpoint_draw_different_noise(tmp_path: Path) -> None:
     trainable = made(tmp_path, full_runs=4)
     donor = trainable(config=CONFIG)
@@ -228,6 +273,8 @@ def test_a_search_is_continued_with_the_same_arguments_only(tmp_path: Path) -> N
         made(tmp_path, search="mine", model="mlp_64")
     with raises_code(TunerError, "ledger-mismatch"):
         made(tmp_path, search="mine", epsilon=4.0)
+    with raises_code(TunerError, "ledger-mismatch"):
+        made(tmp_path, search="mine", reports=5)
 
 
 def test_a_data_set_without_room_refuses_before_the_first_trial(tmp_path: Path) -> None:
@@ -247,6 +294,12 @@ def test_a_data_set_without_room_refuses_before_the_first_trial(tmp_path: Path) 
         ({"full_runs": 0.5}, InputError, "ray-full-runs"),
         ({"full_runs": float("nan")}, InputError, "ray-full-runs"),
         ({"steps": 0}, InputError, "count-out-of-range"),
+        ({"seed": 1.5}, InputError, "ray-seed"),
+        ({"search": ""}, InputError, "ledger-name-invalid"),
+        ({"metric": "validation_perplexit"}, TrainableError, "metric-of-task"),
+        ({"optimizer": "lion"}, TrainableError, "value-illegal"),
+        ({"dataset": DatasetRequest(name="digits", validation_fraction=0.0)}, TrainableError, "split-empty"),
+        ({"dataset": DatasetRequest(name="digits", blocks=("a",))}, InputError, "block-invalid"),
         ({"batch_size": 10**6}, InputError, "sample-rate-out-of-range"),
         ({"epsilon": float("nan")}, InputError, "epsilon-out-of-range"),
         ({"delta": 0}, InputError, "delta-out-of-range"),
@@ -266,7 +319,7 @@ def test_what_cannot_be_run_is_refused_and_makes_no_ledger(
 @pytest.mark.parametrize(
     ("config", "code"),
     [({"noise_multiplier": 0.1}, "parameter-priced"), ({"learning_rat": 0.1}, "parameter-unknown"),
-     ({"learning_rate": -1.0}, "value-illegal")],
+     ({1: 0.1}, "parameter-unknown"), ({"learning_rate": -1.0}, "value-illegal")],
 )  # fmt: skip
 def test_a_configuration_that_is_wrong_ends_its_trial_before_a_step(
     tmp_path: Path, config: dict[str, float], code: str

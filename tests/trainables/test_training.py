@@ -23,7 +23,7 @@ from trainables import data
 from trainables.charge import LEASE_STEPS
 from trainables.data import DatasetRequest, Splits
 from trainables.engine.average import WeightAverage
-from trainables.errors import DatasetError, GateError, HyperparameterError, InfrastructureError, TrainableError
+from trainables.errors import DatasetError, GateError, HyperparameterError, InfrastructureError
 from trainables.methods import STEP_METHODS
 from trainables.spec import spec_fingerprint
 from trainables.training import PrivateTraining, TrainingSpec
@@ -176,12 +176,12 @@ def test_averaging_changes_no_step(trained: Trained) -> None:
     assert torch.equal(exported(plain), raw(plain))
 
 
-def test_a_checkpoint_without_an_average_is_refused_where_one_is_needed(trained: Trained) -> None:
+def test_after_a_checkpoint_without_an_average_it_starts_from_the_loaded_weights(trained: Trained) -> None:
     plain = trained(3)
     averaged = trained(0, parameters={"ema_decay": 0.9})
-    with raises_code(TrainableError, "checkpoint-without-average"):
-        averaged.load_state_dict(plain.state_dict())
-    assert averaged.step == 0
+    averaged.load_state_dict(plain.state_dict())
+    assert averaged.step == 3
+    assert torch.equal(exported(averaged), raw(plain))
 
 
 def test_mirrors_of_what_is_its_own_mirror_change_nothing(

@@ -161,6 +161,9 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ray-method": "A trial in your own `tune.Tuner` is charged step by step, so its method must train by private "
         "steps. Run the other methods with `tune run`.",
         "ray-unit": "`dp_trainable` protects single records. To protect users, run the search with `tune run`.",
+        "ray-seed": "The seed of the initialisation is a number of 32 bits. Write an integer from 0 to 2**32 - 1.",
+        "ray-searcher": "An argument of `StudySearch`, or of the Tuner, does not fit the searcher. Do what the message "
+        "says.",
         "ray-reports": "A trial cannot report more often than it takes steps. Lower `reports`.",
         "ray-full-runs": "`full_runs` is the number of whole trials that the cap pays for. Write a number of at least "
         "1.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import BudgetView, LedgerCharge, SearchBudget
 from tuner.sweep.identity import block_fingerprints, keyed_fingerprint, names_in_ledger, near_names, public_facts
+from tuner.sweep.ledger_head import require_charged
 from tuner.sweep.settings import split_of
 
 if TYPE_CHECKING:
@@ -83,6 +84,10 @@ class _LedgerRun(LedgerCharge):
             view = budget.view(compose=False)
             raise BudgetRefusedError(error.code, _no_room_again(ray_trial, steps, charged, view)) from error
 
+    def require_charged(self, run: str, steps: int) -> None:
+        """Raise a TunerError if the ledger has charged fewer steps of a run of this search than the run has leased."""
+        require_charged(self._ledger().search_state(self.search), run, None, steps)
+
     def settle(self, steps_taken: int) -> None:
         """End the run, and free what it reserved and never leased."""
         SearchBudget(self._ledger(), self.search).settle(self.trial, steps_taken)
@@ -117,6 +122,17 @@ class RunCharge(ActorCharge):
         """Reserve the steps that the run may take. Raise `BudgetRefusedError` if they do not fit the cap."""
         self._ask("reserve", steps, sample_rate=sample_rate, noise_multiplier=noise_multiplier)
 
+    def name(self) -> str:
+        """Return the name of the run, which is a trial of its own in the ledger."""
+        return self.trial_id
+
+    def require_charged(self, run: str, steps: int) -> None:
+        """Raise a TunerError if the ledger has charged fewer than `steps` steps of another run of this search.
+
+        It is then an older copy.
+        """
+        self._ask("require_charged", run, steps)
+
     def settle(self, steps_taken: int) -> None:
         """End the run. Raise `LedgerError` if it took more steps than it leased."""
         self._ask("settle", steps_taken)
@@ -125,7 +141,7 @@ class RunCharge(ActorCharge):
         """End a run whose training raised an error, and charge all that it had reserved."""
         self._ask("forfeit", steps_taken, *rungs)
 
-    def _ask(self, method: str, *arguments: int, **named: float) -> Any:  # noqa: ANN401 - the method's answer
+    def _ask(self, method: str, *arguments: int | str, **named: float) -> Any:  # noqa: ANN401 - the method's answer
         try:
             ray.get_actor(self.actor, namespace=self.namespace)
         except ValueError as error:
@@ -143,11 +159,13 @@ class RayBudget:
 
     Attributes:
         ledger: URL of the ledger, which only the driver's machine opens.
+        ledger_id: what tells the ledger from every other one.
         search: name of the search in the ledger.
         actor: name of the actor that charges the ledger. It ends with the driver.
     """
 
     ledger: str
+    ledger_id: str
     search: str
     actor: str
 
@@ -164,7 +182,9 @@ class RayBudget:
         ledger.close_search(self.search)
 
 
-def open_budget(url: str, search: str, spec: TrainingSpec, claim: Claim, *, full_runs: float) -> RayBudget:
+def open_budget(
+    url: str, search: str, spec: TrainingSpec, claim: Claim, *, full_runs: float, rungs: Sequence[int]
+) -> RayBudget:
     """Open the search in the ledger, or return to it, and start the actor that charges it on this machine.
 
     Raises:
@@ -183,7 +203,7 @@ def open_budget(url: str, search: str, spec: TrainingSpec, claim: Claim, *, full
     ledger = Ledger.open(url)
     names, about = names_in_ledger(spec.dataset), info(spec.dataset)
     fingerprint = keyed_fingerprint(ledger, spec.dataset)
-    settings = hashlib.sha256(canonical(_settings(spec, ledger.id)).encode()).hexdigest()
+    settings = hashlib.sha256(canonical(_settings(spec, ledger.id, rungs)).encode()).hexdigest()
     if ledger.has_search(search):
         state = ledger.search_state(search)
         then = (state.filter, state.epsilon, state.delta, state.fingerprint, state.details.get("settings"))
@@ -224,17 +244,18 @@ def open_budget(url: str, search: str, spec: TrainingSpec, claim: Claim, *, full
     actor = f"charge-actor-{uuid.uuid4().hex}"
     # Python would end the actor with its last handle, so it is kept with the name that workers look up.
     _ACTORS[actor] = start_charge_actor(actor, NAMESPACE)
-    return RayBudget(ledger.url, search, actor)
+    return RayBudget(ledger.url, ledger.id, search, actor)
 
 
 _ACTORS: dict[str, Any] = {}
 """Handles of the actors that this process started."""
 
 
-def _settings(spec: TrainingSpec, ledger_id: str) -> dict[str, Any]:
+def _settings(spec: TrainingSpec, ledger_id: str, rungs: Sequence[int]) -> dict[str, Any]:
     """Return what must not change when a search is continued. The records are compared by their fingerprint."""
     request = replace(spec.dataset, data_dir=None, path=None)
-    return {"spec": repr(replace(spec, dataset=request, threads=None, device="auto")), "ledger": ledger_id}
+    known = replace(spec, dataset=request, threads=None, device="auto")
+    return {"spec": repr(known), "ledger": ledger_id, "rungs": list(rungs)}
 
 
 def _settle_all(ledger: Ledger, search: str) -> None:

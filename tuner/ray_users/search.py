@@ -16,7 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import optuna
+from optuna.pruners import BasePruner
+from optuna.samplers import BaseSampler
 from optuna.study import StudyDirection
 from optuna.trial import Trial, TrialState
 from ray.tune.experiment import Trial as RayTrial
@@ -63,6 +66,15 @@ class StudySearch(Searcher):  # type: ignore[misc]  # Ray has no types
         mode: str | None = None,
     ) -> None:
         super().__init__(metric=metric, mode=mode)
+        self._metric: str | None
+        self._mode: str | None
+        if not isinstance(sampler, BaseSampler | None) or not isinstance(pruner, BasePruner | None):
+            raise InputError(
+                "ray-searcher",
+                f"`sampler` and `pruner` must be a sampler and a pruner of Optuna (got {sampler!r} and {pruner!r}).",
+            )
+        if not isinstance(metric, str | None):
+            raise InputError("ray-searcher", f"`metric` must be the name of one score (got {metric!r}).")
         self._sampler, self._pruner = sampler, pruner or optuna.pruners.NopPruner()
         self._step, self._last_step = step, last_step
         self._space: dict[str, Any] | None = None
@@ -101,7 +113,17 @@ class StudySearch(Searcher):  # type: ignore[misc]  # Ray has no types
     def set_search_properties(
         self, metric: str | None, mode: str | None, config: dict[str, Any], **_spec: object
     ) -> bool:
-        """Take over what the Tuner names. Return False if the space is known already; see Ray's `Searcher`."""
+        """Take over what the Tuner names. Return False if the space is known already; see Ray's `Searcher`.
+
+        Raises:
+            InputError: the Tuner names another metric or mode than the searcher has.
+        """
+        if self._study is not None and (metric or self._metric, mode or self._mode) != (self._metric, self._mode):
+            raise InputError(
+                "ray-searcher",
+                f"`metric` and `mode` of the Tuner must be those of the searcher, {self._metric!r} and {self._mode!r} "
+                f"(got {metric!r} and {mode!r}).",
+            )
         if metric is not None:
             self._metric = metric
         if mode is not None:
@@ -152,7 +174,14 @@ class StudySearch(Searcher):  # type: ignore[misc]  # Ray has no types
         trial, value = self._trials.get(trial_id), self._score(result)
         if trial is None or value is None or not math.isfinite(value):
             return None
-        step = int(result[self._step])
+        step = result.get(self._step)
+        if not isinstance(step, int | np.integer):
+            raise InputError(
+                "ray-searcher",
+                f"`step` must be the name of a whole number that every result has (got {self._step!r}, which is "
+                f"{step!r}).",
+            )
+        step = int(step)
         if step not in self.study.get_trials(deepcopy=False)[trial.number].intermediate_values:
             trial.report(value, step)
         return step

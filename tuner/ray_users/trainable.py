@@ -27,12 +27,13 @@ import ray
 from ray.tune import Trainable
 
 from trainables.checks import near_name_hint
-from trainables.data import DatasetRequest, as_it_is, check_present, info, public_train_size
-from trainables.errors import TrainableError, WalledError
-from trainables.methods import STEP_METHODS
+from trainables.data import DatasetRequest, as_it_is, check_present, info, public_train_size, public_validation_size
+from trainables.errors import DatasetError, TrainableError, WalledError
+from trainables.methods import STEP_METHODS, from_parameters
 from trainables.model_sizes import is_perceptron
 from trainables.rungs import Payment
 from trainables.spec import TrainingSpec
+from trainables.tasks import check_metric
 from trainables.wall import behind, operator_log
 from tuner.errors import InputError, LedgerError
 from tuner.privacy.accountant.filters import TotalSteps, steps_of_runs
@@ -103,9 +104,14 @@ def dp_trainable(
         TunerError: the search exists with other arguments.
     """
     request = DatasetRequest(name=dataset) if isinstance(dataset, str) else dataset
-    _check(method, request, steps=steps, reports=reports, full_runs=full_runs)
+    _check(method, request, steps=steps, reports=reports, full_runs=full_runs, seed=seed)
     check_present(request)
     request = as_it_is(request)
+    if public_validation_size(request) < 1:
+        raise DatasetError(
+            "split-empty",
+            "The validation split has no records, but reports have its scores. Raise `validation_fraction`.",
+        )
     size = public_train_size(request)
     rate = batch_size / size
     SampledGaussian(rate, 1.0)  # raises InputError for a batch size out of range, before the noise is calibrated
@@ -133,15 +139,21 @@ def dp_trainable(
         parameters={},
         seed=seed,
     )
+    about = info(request)
+    check_metric(metric, task=about.task, classes=about.classes)
+    from_parameters(
+        method, {}, batch_size=batch_size, steps=steps, noise_multiplier=noise, optimizer=optimizer, momentum=momentum
+    )
     _check_model(spec)
     claim = Claim(epsilon=float(epsilon), delta=float(delta), filter=TotalSteps(SampledGaussian(rate, noise), most))
-    name = search or f"ray-{method}-{uuid.uuid4().hex[:8]}"
-    budget = open_budget(ledger, name, spec, claim, full_runs=full_runs)
+    name = f"ray-{method}-{uuid.uuid4().hex[:8]}" if search is None else search
     rungs = tuple(round(steps * (number + 1) / reports) for number in range(reports))
-    return type(method, (DPTrainable,), {"budget": budget, "spec": spec, "rungs": rungs})
+    budget = open_budget(ledger, name, spec, claim, full_runs=full_runs, rungs=rungs)
+    # Ray finds a trainable by the name of its class, also when it starts a trial or restores a Tuner.
+    return type(name, (DPTrainable,), {"budget": budget, "spec": spec, "rungs": rungs})
 
 
-def _check(method: str, request: DatasetRequest, *, steps: int, reports: int, full_runs: float) -> None:
+def _check(method: str, request: DatasetRequest, *, steps: int, reports: int, full_runs: float, seed: int) -> None:
     if method not in STEP_METHODS:
         raise InputError(
             "ray-method",
@@ -152,6 +164,8 @@ def _check(method: str, request: DatasetRequest, *, steps: int, reports: int, fu
         raise InputError(
             "ray-unit", f"The unit of `dp_trainable` must be a record (got {request.unit!r}). Use `tune run` for users."
         )
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise InputError("ray-seed", f"`seed` must be an integer from 0 to 2**32 - 1 (got {seed!r}).")
     require_steps(steps, minimum=1)
     require_steps(reports, minimum=1, name="reports")
     if reports > steps:
@@ -199,7 +213,7 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
 
     def setup(self, config: Mapping[str, object]) -> None:
         """Store the configuration. The first `step` creates the training."""
-        self._values = {name: _plain(value) for name, value in config.items()}
+        self._values = {str(name): _plain(value) for name, value in config.items()}
         self._forget()
 
     def reset_config(self, new_config: Mapping[str, object]) -> bool:
@@ -231,11 +245,15 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         return {"trial_step": taken, **scores, "done": taken >= self.spec.steps}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Write the state without the key of its noise: whoever reads or copies it learns no later noise."""
+        """Write the state without the key of its noise: whoever reads or copies it learns no later noise.
+
+        The state says to which run of which search its steps were charged.
+        """
         from trainables.checkpoint import write_state
 
         def save() -> None:
-            write_state(Path(checkpoint_dir) / CHECKPOINT, self._started().state_without_key())
+            state = self._started().state_without_key()
+            write_state(Path(checkpoint_dir) / CHECKPOINT, {**state, **self._search, "run": self._charge.name()})
 
         self._behind_wall(save)
 
@@ -243,11 +261,23 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         """Begin a new run from a checkpoint, of this trial or of another one, with noise of its own.
 
         The run pays for every step that it takes, also for those that were taken after the checkpoint before.
+
+        Raises:
+            TrainableError: the checkpoint is of another search, whose claim may be larger.
+            TunerError: the ledger does not know all steps of the checkpoint, so it is an older copy.
         """
         from trainables.checkpoint import read_state
 
-        state = read_state(Path(checkpoint) / CHECKPOINT)
+        path = Path(checkpoint) / CHECKPOINT
+        state = read_state(path)
+        if {name: state.get(name) for name in self._search} != self._search:
+            raise TrainableError(
+                "checkpoint-foreign",
+                f"The checkpoint {path} is of another search, so its weights may have another privacy cost. Continue "
+                "the search that wrote it: call `dp_trainable` with its name as `search`, and with its ledger.",
+            )
         self.cleanup()
+        self._charge.require_charged(str(state["run"]), int(state["leased"]))
 
         def load() -> None:
             self._started().load_state_dict(state)
@@ -270,6 +300,11 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         self._payment: Payment | None = None
         self._reserved = False
         self._drawn_before = self._reported = 0
+
+    @property
+    def _search(self) -> dict[str, object]:
+        """Search that pays for the steps, as a checkpoint names it."""
+        return {"ledger": self.budget.ledger_id, "search": self.budget.search}
 
     @property
     def _draws(self) -> int:

@@ -93,7 +93,7 @@ def names_in_ledger(request: DatasetRequest) -> tuple[str, ...]:
         InputError: blocks of a copy of a shipped data set, which has one budget.
     """
     name = budget_owner(request)
-    if request.blocks and name != request.name:
+    if request.blocks and not is_own(request):
         raise InputError(
             "block-invalid",
             f"`dataset.block` cannot be used for {request.name}, because its records are those of the shipped data set "

@@ -27,15 +27,14 @@ class ChargeActor:
     def __init__(self) -> None:
         self._charges: dict[str, Charge] = {}
 
-    def ask(self, trial_id: str, charge: bytes, method: str, *arguments: int, **named: float) -> int | None:
+    def ask(self, trial_id: str, charge: bytes, method: str, *arguments: int | str, **named: float) -> Any:  # noqa: ANN401 - the method's answer
         """Call a method of the trial's `Charge` and return the result.
 
         The first call for a trial stores its pickled `charge`, which opens the ledger. Later calls use that object.
         """
         if trial_id not in self._charges:
             self._charges[trial_id] = cloudpickle.loads(charge)
-        answer: int | None = getattr(self._charges[trial_id], method)(*arguments, **named)
-        return answer
+        return getattr(self._charges[trial_id], method)(*arguments, **named)
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class ActorCharge:
                     raise
                 time.sleep(_PAUSE)
 
-    def _ask(self, method: str, *arguments: int, **named: float) -> Any:  # noqa: ANN401 - the method's answer
+    def _ask(self, method: str, *arguments: int | str, **named: float) -> Any:  # noqa: ANN401 - the method's answer
         actor = ray.get_actor(self.actor, namespace=self.namespace)
         try:
             return ray.get(actor.ask.remote(self.trial_id, self.charge, method, *arguments, **named))
