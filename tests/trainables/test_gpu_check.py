@@ -30,7 +30,7 @@ def test_noise_holds_unless_the_words_have_another_order(monkeypatch: pytest.Mon
         assert gpu_check.noise(GPU, sizes=(1001, CHUNK + 2)).holds
         assert gpu_check.angles(GPU).holds
         assert gpu_check.block_sums(GPU, sizes=(16, 64)).holds
-        monkeypatch.setattr("trainables.engine.random.from_words", lambda words, size: words.double()[:size])
+        monkeypatch.setattr("trainables.engine.random.from_words", lambda words, size, _: words.double()[:size])
         assert not gpu_check.noise(GPU, sizes=(1001,)).holds
 
 

@@ -232,7 +232,7 @@ def noise_differs(size: int) -> float:
     return float((found - expected).abs().max())
 
 
-def in_one_chunk(words: Tensor, size: int) -> Tensor:
+def in_one_chunk(words: Tensor, size: int, _: object) -> Tensor:
     """The order of words of the first version."""
     return gaussian._of_chunks(words.view(1, 2, -1), gaussian._middles(words.device))[:size]
 
@@ -253,7 +253,7 @@ def different_angles() -> int:
         return len(set(real(gaussian.from_words(words.to(GPU), 4096))[1::2].tolist()))
 
 
-def as_part_of_a_turn(words: Tensor, middles: Tensor) -> Tensor:
+def as_part_of_a_turn(words: Tensor, middles: Tensor, _: float) -> Tensor:
     """The angle of the first version."""
     del middles
     fractions = ((words >> 12) & (2**52 - 1)).double() * 2.0**-52

@@ -18,7 +18,7 @@ from torch import Tensor
 from training_fakes import keyed, normals
 
 from trainables.engine.gaussian import _CHUNK as CHUNK
-from trainables.engine.gaussian import BoxMuller, Words, from_words
+from trainables.engine.gaussian import LONGEST, BoxMuller, Words, from_words, random_words
 from trainables.engine.noise import add_noise
 from trainables.engine.random import Generator, SecureGenerator, SeededGenerator
 
@@ -99,11 +99,39 @@ def test_each_pair_is_box_muller_of_its_two_words(scale: float) -> None:
 
 
 def test_the_ends_of_the_radius_are_finite_and_far() -> None:
-    """The word of ones gives the largest radius; the tail beyond six standard deviations is reached."""
-    assert max(map(abs, gaussians([2**64 - 1, 0], 2))) == pytest.approx(math.sqrt(2 * 52 * math.log(2)), rel=1e-6)
+    """Words of ones give the largest radius; the tail beyond six standard deviations is reached."""
+    ones = 2**64 - 1
+    assert max(map(abs, gaussians([ones, 0, ones], 2))) == pytest.approx(LONGEST, rel=1e-6)
+    assert max(map(abs, gaussians([ones, 0], 2))) == pytest.approx(math.sqrt(2 * 52 * math.log(2)), rel=1e-6)
     beyond_six = 2**64 - int(math.exp(-18.5) * 2**64)
     assert max(map(abs, gaussians([beyond_six, 0], 2))) > 6
     assert gaussians([0, 0], 2) == [0.0, 0.0]
+
+
+def test_the_longest_radii_are_those_of_a_uniform_number_with_more_bits() -> None:
+    """In fifty digits, for each radius whose word begins with forty ones, whatever the other radii of its chunk are."""
+    edge = 2**64 - 2**24
+    radii = [edge - 1, edge, 2**63, 2**64 - 1, 2**64 - 2**13, edge + 2**20]
+    rest = [int(word) for word in np.random.Philox(8).random_raw(4)]
+    found = gaussians([*radii, *[0] * len(radii), *rest], 2 * len(radii))
+    more = dict(zip([radius for radius in radii if radius >= edge], rest, strict=True))
+    with mpmath.workdps(50):
+        for pair, radius in enumerate(radii):
+            less = mpmath.mpf(more.get(radius, 0) >> 12) / 2**104
+            expected = mpmath.sqrt(-2 * mpmath.log(1 - mpmath.mpf(radius >> 12) / 2**52 - less))
+            assert math.hypot(*found[2 * pair : 2 * pair + 2]) == pytest.approx(float(expected), rel=1e-15)
+
+
+@pytest.mark.parametrize("size", [1, 2 * CHUNK + 7])
+def test_the_longest_radii_are_the_same_on_an_accelerator(size: int) -> None:
+    words = np.random.Philox(9).random_raw(size + 16)
+    words[:: max(size // 5, 1)] = 2**64 - 1
+    expected = torch.tensor(gaussians(words.tolist(), size), dtype=torch.float64)
+    drawn, less = random_words(given_words(words.tolist()), size)
+    assert less is not None
+    found = from_words(torch.from_numpy(drawn.view(np.int64)), size, torch.from_numpy(less))
+    torch.testing.assert_close(found, expected, rtol=0.0, atol=1e-14)
+    assert float(found.abs().max()) > 8.5
 
 
 @pytest.mark.parametrize("size", [2, 3, 1000, CHUNK])

@@ -2,8 +2,12 @@
 
 Attacks on noise exploit the gaps between its possible values (Mironov 2012). Here, the radius has 52 random bits and
 the angle has 64, and both are float64. Only the noised sum is rounded to float32, and this is post-processing. This
-design makes attacks harder, but it is no proof of security, because float64 has gaps too. The largest radius is
-√(2·52·ln 2) = 8.49. A pair of exact Gaussian numbers exceeds it with probability 2⁻⁵².
+design makes attacks harder, but it is no proof of security, because float64 has gaps too.
+
+A radius above 7.4, which one pair in 2⁴⁰ has, gets 52 more random bits. Without them no radius would exceed
+√(2·52·ln 2) = 8.49. With a noise multiplier of 0.2, a record moves the sum by 5 standard deviations, so one step would
+show the record with a probability of 2·10⁻⁴: a number beyond 8.49 proves that it is there. With them the end is
+`LONGEST`, and `tuner.privacy.accountant.pld` subtracts from δ what is beyond.
 """
 
 from __future__ import annotations
@@ -17,7 +21,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["BoxMuller", "Words", "from_words", "words_of"]
+__all__ = ["LONGEST", "BoxMuller", "Words", "from_words", "random_words"]
+
+LONGEST = math.sqrt(2 * 104 * math.log(2))
+"""Largest radius of a pair of numbers, 12.0, in standard deviations."""
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
@@ -27,6 +34,9 @@ _WORD, _FRACTION = np.dtype("<u8"), np.dtype("<f8")  # lowest byte first on ever
 # The twelve lowest bits of a word are dropped. The other bits are the fraction of a float64 in [1, 2).
 _DROPPED = np.uint64(12)
 _ONE = np.uint64(0x3FF0_0000_0000_0000)
+_FEW = 4096
+"""A u of at most this many units of 2⁻⁵² gets more bits. `_gaussians` explains u."""
+_REST = 2.0**-104
 # The thirteen lowest bits of a word choose a sector of the circle from a table. The fraction is the angle within this
 # sector, at most half a sector from the middle. There, two terms of the sine and cosine series are exact. One bit
 # belongs to both numbers, but it changes the angle by only 2⁻⁶⁵ of a turn.
@@ -71,12 +81,15 @@ def _gaussians(fill: Callable[[Words], None], scratch: Numbers, pairs: int, scal
     turn, made = scratch[4 * pairs : 8 * pairs].view(np.complex128).reshape(2, pairs)
     sector = square.view(np.int64)  # used before the square is computed
     fill(words)
+    longest = _longest(words[:pairs])
+    more = _more_bits(fill, longest)
     np.bitwise_and(words[pairs:], _LOWEST, out=square.view(np.uint64))
     np.take(_MIDDLES, sector, out=made, mode="clip")
     np.right_shift(words, _DROPPED, out=words)
     np.bitwise_or(words, _ONE, out=words)
     # radius = √(-2 log u) with u = 2 - fraction in (0, 1], whose logarithm is finite.
     np.subtract(2.0, radius, out=radius)
+    radius[longest] -= more
     np.log(radius, out=radius)
     np.multiply(radius, -2.0, out=radius)
     np.sqrt(radius, out=radius)
@@ -94,23 +107,54 @@ def _gaussians(fill: Callable[[Words], None], scratch: Numbers, pairs: int, scal
     return made.view(np.float64)
 
 
-def words_of(size: int) -> int:
-    """Return the number of random words for `size` Gaussian numbers."""
-    return size // _CHUNK * _CHUNK + (size % _CHUNK + 1) // 2 * 2
+def _longest(words: Words) -> np.ndarray[Any, np.dtype[np.intp]]:
+    """Return the places of the words that need more bits as radii."""
+    return np.flatnonzero(words >= np.uint64(2**64 - (_FEW << 12)))
 
 
-def from_words(words: Tensor, size: int) -> Tensor:
-    """Convert int64 words to `size` Gaussian numbers in float64 on an accelerator, as `_gaussians` does on a CPU.
+def _more_bits(fill: Callable[[Words], None], longest: np.ndarray[Any, np.dtype[np.intp]]) -> Numbers:
+    """Return what is subtracted from u at the places `longest`: one random number below 2⁻⁵² for each."""
+    more = np.empty(longest.size, _WORD)
+    if longest.size:
+        fill(more)
+    return (more >> _DROPPED).astype(np.float64) * _REST
 
-    The words have the order of the CPU's chunks: radii, then angles, of one chunk after the other. So one key gives one
-    noise on every device, up to the rounding of logarithm, sine and cosine. `words` has the shape (words_of(size),).
+
+def random_words(fill: Callable[[Words], None], size: int) -> tuple[Words, Numbers | None]:
+    """Return the random words for `size` Gaussian numbers, and what is subtracted from the u of each pair.
+
+    They are drawn in the order of `BoxMuller`: radii, then angles, of one chunk after the other. The second value, of
+    half as many numbers, is None if no radius needs more bits, which is nearly always so.
+    """
+    words = np.empty(size // _CHUNK * _CHUNK + (size % _CHUNK + 1) // 2 * 2, _WORD)
+    less: Numbers | None = None
+    for start in range(0, words.size, _CHUNK):
+        part = words[start : start + _CHUNK]
+        fill(part)
+        longest = _longest(part[: part.size // 2])
+        if longest.size:
+            less = np.zeros(words.size // 2) if less is None else less
+            less[start // 2 + longest] = _more_bits(fill, longest)
+    return words, less
+
+
+def from_words(words: Tensor, size: int, less: Tensor | None = None) -> Tensor:
+    """Convert the result of `random_words` to `size` Gaussian numbers in float64 on an accelerator.
+
+    `_gaussians` does the same on a CPU. So one key gives one noise on every device, up to the rounding of logarithm,
+    sine and cosine. `words` is int64.
     """
     middles = _middles(words.device)
     whole = size // _CHUNK * _CHUNK
-    parts = [_of_chunks(words[:whole].view(-1, 2, _CHUNK // 2), middles)] if whole else []
-    if whole < size:
-        parts.append(_of_chunks(words[whole:].view(1, 2, -1), middles)[: size - whole])
-    return torch.cat(parts) if parts else words.double()
+    chunks = [words[:whole].view(-1, 2, _CHUNK // 2)] if whole else []
+    chunks += [words[whole:].view(1, 2, -1)] if whole < size else []
+    parts, done = [], 0
+    for each in chunks:
+        pairs = each.numel() // 2
+        own = 0.0 if less is None else less[done : done + pairs].view(len(each), -1)
+        parts.append(_of_chunks(each, middles, own))
+        done += pairs
+    return torch.cat(parts)[:size] if parts else words.double()
 
 
 @cache
@@ -119,10 +163,10 @@ def _middles(device: torch.device) -> Tensor:
     return torch.view_as_real(torch.from_numpy(_MIDDLES)).to(device)
 
 
-def _of_chunks(words: Tensor, middles: Tensor) -> Tensor:
+def _of_chunks(words: Tensor, middles: Tensor, less: Tensor | float = 0.0) -> Tensor:
     """Convert the words of chunks, shape (chunks, 2, pairs), to Gaussian numbers, shape (chunks · 2 · pairs,)."""
     fractions = ((words >> 12) & (2**52 - 1)).double() * 2.0**-52
-    radius = (-2.0 * torch.log(1.0 - fractions[:, 0])).sqrt()
+    radius = (-2.0 * torch.log(1.0 - fractions[:, 0] - less)).sqrt()
     # The small angle keeps all its bits. As a part of a whole turn, it would lose the last thirteen.
     rest = _SECTOR * (fractions[:, 1] - 0.5)
     cosine, sine = rest.cos() * radius, rest.sin() * radius

@@ -17,7 +17,7 @@ import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from torch import Tensor
 
-from trainables.engine.gaussian import BoxMuller, Words, from_words, words_of
+from trainables.engine.gaussian import BoxMuller, Words, from_words, random_words
 from trainables.errors import TrainableError
 
 __all__ = ["Generator", "SecureGenerator", "SeededGenerator"]
@@ -56,9 +56,9 @@ class Generator(ABC):
         """
         size = total.numel()
         if total.device.type != "cpu":
-            words = np.empty(words_of(size), dtype="<u8")
-            self._request()(words)
-            noise = from_words(torch.from_numpy(words.view("<i8")).to(total.device), size)
+            words, less = random_words(self._request(), size)
+            on_device = torch.from_numpy(words.view("<i8")).to(total.device)
+            noise = from_words(on_device, size, None if less is None else torch.from_numpy(less).to(total.device))
             return (total + scale * noise).to(dtype)
         noised = torch.empty_like(total, dtype=dtype)
         old, new = total.numpy(), noised.numpy()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from math import inf, nan, ulp
+from math import inf, isfinite, nan, ulp
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.fft
+import scipy.stats
 from covering import pairs
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from independent_bodies import sealed
 from published_figures import rows, shuffled_epsilon
 
+from trainables.engine import gaussian
 from tuner.errors import InputError
 from tuner.privacy.accountant import pld as accounting
 from tuner.privacy.accountant.filters import from_body
@@ -240,7 +242,7 @@ def test_rounding_margin_is_twice_what_an_80_bit_fft_shows(parts: list[tuple[Sam
 # Very little and very much noise: no accountant may end in a traceback, and none may say less than holds.
 
 
-@pytest.mark.parametrize(("rate", "noise", "steps"), pairs((0.01, 0.5, 0.999), (0.05, 0.12, 0.15, 0.17), (1, 10)))
+@pytest.mark.parametrize(("rate", "noise", "steps"), pairs((0.01, 0.5, 0.999), (0.15, 0.17, 0.2), (1, 10)))
 def test_a_claim_with_little_noise_is_confirmed(rate: float, noise: float, steps: int) -> None:
     claimed = epsilon(SampledGaussian(rate, noise), steps, 1e-5)
     (found,) = epsilon_ranges_of_steps([(rate, noise, steps)], [1e-5])
@@ -250,11 +252,37 @@ def test_a_claim_with_little_noise_is_confirmed(rate: float, noise: float, steps
 
 
 def test_little_noise_is_confirmed_beside_much_and_in_a_sealed_search() -> None:
-    steps = [(0.1, 0.12, 10), (0.5, 5.0, 300)]
+    steps = [(0.1, 0.15, 10), (0.5, 5.0, 300)]
     claimed = epsilon_composed([(SampledGaussian(rate, noise), count) for rate, noise, count in steps], 1e-5)
     assert judge(claimed, epsilon_ranges_of_steps(steps, [1e-5])[0]).ok
     body = sealed("geometric", 3.0, at_most=500, runs=[{"sample_rate": 0.1, "noise_multiplier": 0.15, "steps": 1}])
     assert judge(from_body(body).claim(1e-5), epsilon_ranges(body, [1e-5])[0]).ok
+
+
+def wrong_claims(rate: float, steps: int, delta: float) -> int:
+    """Count the claims that end where the noise does: a record is seen there more often than δ, at every ε.
+
+    A record that moves one coordinate moves the noise beyond its end with this probability at least.
+    """
+    wrong = 0
+    for noise in np.geomspace(0.06, 0.4, 40):
+        seen = rate * float(scipy.stats.norm.cdf(1 / noise - gaussian.LONGEST))
+        claimed = isfinite(epsilon_composed([(SampledGaussian(rate, noise), steps)], delta))
+        wrong += claimed and -np.expm1(steps * np.log1p(-seen)) > delta
+    return wrong
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-9])
+@pytest.mark.parametrize(("rate", "steps"), [(1.0, 1), (0.01, 50)])
+def test_nothing_is_claimed_where_a_record_is_seen_beyond_the_end_of_the_noise(
+    rate: float, steps: int, delta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert accounting.LONGEST <= gaussian.LONGEST
+    assert wrong_claims(rate, steps, delta) == 0
+    monkeypatch.setattr(accounting, "beyond", lambda _: 0.0)
+    accounting.epsilon_on_grid.cache_clear()
+    assert wrong_claims(rate, steps, delta) > 0, "the planted fault"
+    accounting.epsilon_on_grid.cache_clear()
 
 
 @pytest.mark.parametrize("noise", [5e-324, 1e-300, 1e-4])

@@ -22,12 +22,14 @@ from math import ceil, exp, inf, isfinite, log, log1p, log10
 
 from tuner.errors import InputError
 from tuner.privacy.accountant.mechanism import is_real_number, require_delta, require_steps
+from tuner.privacy.accountant.pld import beyond
 
 __all__ = ["MARGIN", "NoisyRecords", "calibrate_release", "gaussian_delta", "smallest_epsilon"]
 
 MARGIN = 1e-13
 """Margin for rounding of a difference of two probabilities, subtracted from δ. Measured rounding: below 1e-15."""
 _ROUNDINGS = 200
+_MOST_FOR_LABELS = 25.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,13 @@ class NoisyRecords:
                     f"`{name}` of a release must be finite and above 0 (got {value!r}). Correct `privacy.release`.",
                 )
             object.__setattr__(self, name, float(value))
+        if self.label_epsilon > _MOST_FOR_LABELS:
+            raise InputError(
+                "release-invalid",
+                f"A release can spend at most ε = {_MOST_FOR_LABELS:g} on its labels (got {self.label_epsilon:g}), "
+                "because uniform numbers of 53 bits hardly ever change a label then. Lower "
+                "`privacy.release.label_share` or `privacy.epsilon`.",
+            )
 
     @property
     def shift(self) -> float:
@@ -73,11 +82,11 @@ class NoisyRecords:
         return exp(-self.label_epsilon) * self.kept
 
     def delta(self, epsilon: float) -> float:
-        """Return the exact local δ at ε: the hockey-stick divergence of the dominating pair."""
+        """Return the local δ at ε: the hockey-stick divergence of the dominating pair, and the end of the noise."""
         y, rest = self.label_epsilon, self.classes - 2
         found = self.kept * gaussian_delta(epsilon - y, self.shift)
         found += self.changed * (gaussian_delta(epsilon + y, self.shift) + rest * gaussian_delta(epsilon, self.shift))
-        return found
+        return found + beyond(1 / self.shift)
 
     def epsilon(self, delta: float) -> float:
         """Return ε at `delta`, rounded up; `math.inf` if no finite ε is proved."""

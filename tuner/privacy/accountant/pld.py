@@ -6,6 +6,7 @@ The returned ε is an upper bound under add-or-remove-one adjacency and Poisson 
    loss. The curve is convex in e^ε, so the chords are on or above it, and the discrete step dominates the true step
    (Doroshenko et al. 2022). Composition preserves domination.
 2. Truncation. The mass that is cut from the tails (e^-50 per step, 1e-15 per composition) counts as infinite loss.
+   So does what a record may move beyond the end of the noise (`beyond`), because the engine's numbers end.
 3. Grid. The spacing of the grid is a power of two, so all grids are nested. The chords of a coarser grid are on or
    above the chords of a finer grid. More steps, more sampling or less noise never make the grid finer. So ε does not
    decrease with steps or sampling, and does not increase with noise.
@@ -26,7 +27,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from math import exp, expm1, floor, inf, isfinite, log, log1p, log2, sqrt
+from math import exp, expm1, floor, inf, isfinite, log, log1p, log2, pi, sqrt
 from typing import TYPE_CHECKING
 
 from tuner.errors import InputError
@@ -45,7 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EPSILON_FLOOR",
+    "LONGEST",
     "MAX_STEPS",
+    "beyond",
     "calibrate_noise",
     "composed",
     "discretisation_error",
@@ -64,6 +67,9 @@ EPSILON_FLOOR = 1e-6
 
 MAX_STEPS = 2_000_000
 """Largest accepted number of steps. The margin for rounding errors was not measured for more steps."""
+
+LONGEST = 12.0
+"""Standard deviations at which a pair of Gaussian numbers of `trainables.engine.gaussian` ends, rounded down."""
 
 _ROUNDING, _ROUNDING_ONCE = 5e-15, 1e-13
 _STEP_POINTS, _COMPOSED_POINTS = 2**17, 2**20
@@ -169,9 +175,32 @@ def composed(
         step = _step_distribution(mechanism, grid)
         part = step if steps == 1 else step.self_compose(steps)
         whole = part if whole is None else whole.compose(part)
-    missing = sum(_missing_mass(mechanism, grid) * steps for mechanism, steps in steps_of.items())
     # The missing mass may belong to any loss, so it counts as infinite loss.
+    missing = sum(
+        (_missing_mass(mechanism, grid) + mechanism.sample_rate * beyond(mechanism.noise_multiplier)) * steps
+        for mechanism, steps in steps_of.items()
+    )
     return whole, _ROUNDING_ONCE + _ROUNDING * total + missing
+
+
+@lru_cache(maxsize=1024)
+def beyond(noise: float) -> float:
+    """Return an upper bound of the probability that a record moves a step's sum to where no noise reaches without it.
+
+    A pair of numbers ends at b = `LONGEST`. A record in the batch moves a pair by at most a = 1 / `noise`, and the
+    moved pair is beyond the end with the probability Q₁(a, b) of Marcum. With I₀(x)·e⁻ˣ, which falls in x, that is at
+    most I₀(ab)·e^(−ab)·∫_b^∞ x·e^(−(x−a)²/2) dx.
+
+    Not included: a move of many pairs by a little each. All of them together add at most d·2⁻¹⁰⁴ for d numbers.
+    """
+    from scipy.special import i0e, ndtr
+
+    moved = 1 / noise
+    if moved >= LONGEST:
+        return 1.0
+    left = LONGEST - moved
+    tail = exp(-(left**2) / 2) + moved * sqrt(2 * pi) * float(ndtr(-left))
+    return min(float(i0e(moved * LONGEST)) * tail, 1.0)
 
 
 def _added_up(parts: Iterable[tuple[SampledGaussian, int]]) -> dict[SampledGaussian, int]:

@@ -17,6 +17,7 @@ from math import ceil, isfinite, log10, sqrt
 from tuner.errors import InputError
 from tuner.privacy.accountant.mechanism import is_real_number, require_delta, require_steps
 from tuner.privacy.accountant.noisy_records import gaussian_delta, smallest_epsilon
+from tuner.privacy.accountant.pld import beyond
 
 __all__ = ["VotingNoise", "calibrate_votes"]
 
@@ -55,8 +56,8 @@ class VotingNoise:
         return sqrt(self.queries / self.threshold_noise**2 + 2 * self.answers / self.answer_noise**2)
 
     def delta(self, epsilon: float) -> float:
-        """Return δ at ε."""
-        return gaussian_delta(epsilon, self.shift)
+        """Return δ at ε, with what is beyond the end of the noise."""
+        return gaussian_delta(epsilon, self.shift) + beyond(1 / self.shift)
 
     def epsilon(self, delta: float) -> float:
         """Return ε at `delta`, rounded up."""
