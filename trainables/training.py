@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +56,12 @@ if TYPE_CHECKING:
     from trainables.convex.step import MinimumStep
 
 __all__ = ["PrivateTraining", "TrainingSpec", "device_of"]
+
+
+_NO_RECORDS: Final = (
+    "The {split} split has no usable record: labels or numbers cannot be used, or the split is too small. Look at the "
+    "file with `tune data check`, or raise dataset.validation.fraction."
+)
 
 
 class PrivateTraining:
@@ -122,6 +128,7 @@ class PrivateTraining:
         self._theta = self._layout.flatten(self._model)
         splits = splits or data.load_records(spec.dataset)
         self._records = _records(splits, self._device)
+        self._require_scores()
         self._users = _users(spec, splits, self._device)
         decay = self._hyperparameters.ema_decay
         self._average = WeightAverage(self._theta, decay=decay, steps=spec.steps) if decay else None
@@ -357,7 +364,7 @@ class PrivateTraining:
         protected = split == "validation" and self.spec.score_noise is not None
         inputs, targets = self._records[split]
         if len(inputs) == 0 and not protected:
-            raise DatasetError("split-empty", f"The {split} split has no records. Raise dataset.validation.fraction.")
+            raise DatasetError("split-empty", _NO_RECORDS.format(split=split))
         self._health.check(self._theta, step=self.step)
         if protected:
             self._health.check_scoring(self.model)
@@ -446,6 +453,15 @@ class PrivateTraining:
             self._secret.rekey()
         elif self.spec.replay_key is None:
             self._continued = (state["leased"], state["released"])  # asked again at the first payment
+
+    def _require_scores(self) -> None:
+        """Raise a DatasetError if exact scores are wanted of no validation record, before a step is charged.
+
+        Only validation records decide it, which have no guarantee then. A sealed run ends with the worst score instead.
+        """
+        exact = self.spec.score_noise is None and self.spec.replay_key is None
+        if exact and not len(self._records["validation"][0]) and data.public_validation_size(self.spec.dataset) > 0:
+            raise DatasetError("split-empty", _NO_RECORDS.format(split="validation"))
 
     def save(self, path: Path) -> None:
         """Write the state atomically, readable by the owner only. Raise InfrastructureError if it cannot be written."""

@@ -136,6 +136,14 @@ def test_a_right_and_a_wrong_guess_get_one_answer(held: Tune) -> None:
     assert "[records-not-admitted]" in held("run", again, "--local", code=3).err, "public once, public for ever"
 
 
+@pytest.mark.parametrize("labels", [(-1, 1), (-277, 3, 644_352), (0.5, 1.0)])
+def test_public_records_of_every_task_can_be_entered(tune: Tune, labels: tuple[float, ...]) -> None:
+    y = np.array(labels * 10)
+    x = np.arange(2.0 * len(y), dtype=np.float32).reshape(-1, 2)
+    np.savez(tune.folder / "open.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    assert "as public" in tune("budget", "public", "open", "open.npz").out
+
+
 def test_the_ledger_has_no_checksum_that_a_guess_can_be_tested_with(held: Tune) -> None:
     own = DatasetRequest(name="own", path=str(held.folder / "own.npz"), public_size=200)
     with sqlite3.connect(held.folder / "dp-tuner" / "ledger.db") as raw:

@@ -416,3 +416,12 @@ def test_a_candidate_that_is_drawn_as_a_whole_is_never_filled_up(*, charged: boo
     driver = driver_of(whole, trials=1)
     driver.reconcile()
     assert started(driver).number == 0, "values that are drawn one by one go on as they were"
+
+
+def test_a_share_that_is_taken_away_is_named_as_the_reason() -> None:
+    class Revoked(MemoryLedger):
+        def reserve(self, trial: str, ask: Ask, *, rung: bool = False) -> None:
+            raise BudgetRefusedError("share-exceeded", "The user has no share of the cap any more.")
+
+    stop = make_driver(random_study(), Revoked("memory", cap=10 * STEPS)).next()
+    assert stop == Stop(StopReason.BUDGET, "The user has no share of the cap any more.")

@@ -248,6 +248,16 @@ def test_numbers_with_fractions_are_other_records_and_whole_numbers_are_the_same
     assert of(0.25, 1.0, 2.0) == of(2.0, 0.25, 1.0), "in any order"
 
 
+def test_labels_of_either_coding_are_the_same_records(tmp_path: Path) -> None:
+    """Training takes −1 as 0, so a copy with the other labels must not pass as other records."""
+    signed = request_of(own(tmp_path, "s.npz", np.array([-1, 1, 1]), np.array([-1, 1])), "binary")
+    plain = request_of(own(tmp_path, "p.npz", np.array([0, 1, 1]), np.array([0, 1])), "binary")
+    assert torch.equal(data.load_records(signed).y_train, data.load_records(plain).y_train)
+    assert data.records_fingerprint(signed) == data.records_fingerprint(plain)
+    numbers = request_of(own(tmp_path, "n.npz", np.array([-1.0, 1, 1]), np.array([-1, 0.5])), "regression")
+    assert data.records_fingerprint(numbers) != data.records_fingerprint(plain)
+
+
 def test_the_check_of_a_file_describes_numbers_and_signed_labels(tmp_path: Path) -> None:
     numbers = inspect_file(own(tmp_path, "r.npz", np.array([0.5, np.nan, 1.5]), np.array([1.0])), task="regression")
     assert numbers["labels"]["train"] == {"lowest": 0.5, "highest": 1.5, "outside": 1, "mean": 1.0, "deviation": 0.5}

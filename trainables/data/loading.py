@@ -21,6 +21,7 @@ from trainables.data.splits import aside, aside_by_content, aside_by_user, contr
 from trainables.data.tabular import ADULT, BANK, CREDIT_CARD, KDDCUP, WISCONSIN, Table, encode
 from trainables.data.text import read_speeches
 from trainables.data.user import read_user
+from trainables.data.user_file import signed
 from trainables.errors import DatasetError
 from trainables.tasks import REGRESSION
 
@@ -62,14 +63,18 @@ def content_sha256(arrays: Arrays) -> str:
 def records_sha256(arrays: Arrays, *, scaled: bool = False) -> str:
     """Return a checksum of the training records. It ignores their order and the type of their numbers.
 
-    With `scaled`, the inputs are taken as training on a custom file sees them: bytes are divided by 255, and values
-    that are not finite are 0. Return "" if the arrays have a shape or type that no training can use.
+    With `scaled`, the records are taken as training on a custom file sees them: bytes are divided by 255, values that
+    are not finite are 0, and labels −1 are 0 if all public test labels are −1 or 1.
+    Return "" if the arrays have a shape or type that no training can use.
     """
     x, y = arrays["x_train"], arrays["y_train"]
     if y.ndim != 1 or not len(y) or x.ndim < 2 or len(x) != len(y) or {x.dtype.kind, y.dtype.kind} - set("fiub"):
         return ""
     digests: list[bytes] = []
     named = _labels(y)
+    test = arrays["y_test"] if scaled else np.empty(0)
+    if test.size and np.isin(test, (-1, 1)).all() and signed(test):
+        named = np.where(named == -1, 0, named)
     for start in range(0, len(y), _ROWS):
         part = slice(start, start + _ROWS)
         with np.errstate(all="ignore"):  # a warning would tell that the file has a number that single precision lacks

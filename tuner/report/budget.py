@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from trainables.data import DATASETS, DatasetRequest, records_fingerprint
-from trainables.tasks import CLASSIFICATION, REGRESSION
+from trainables.errors import DatasetError
+from trainables.tasks import TASKS
 from tuner.errors import InputError, LedgerError
 from tuner.files import require_page_path, write_text
 from tuner.privacy.accountant.mechanism import require_delta, require_epsilon
@@ -169,8 +170,8 @@ def revoke(url: str, dataset: str, user: str) -> dict[str, Any]:
     ledger.revoke(owner, user)
     state = ledger.dataset_state(owner)
     notes = [
-        f"The share of {user} is revoked, so {user} can start no new search on {owner}. Searches that are already "
-        "open can finish."
+        f"The share of {user} is revoked, so {user} can start no new search on {owner}, and no new trial of an open "
+        "one. Trials that have reserved their steps can finish."
     ]
     if not any(share.epsilon > 0 for share in state.grants.values()):
         notes.append("The cap stays divided, so nobody can start a search until a share is granted.")
@@ -212,19 +213,24 @@ def enter_public(url: str, dataset: str, file: str) -> dict[str, Any]:
         trainables.errors.DatasetError: the file is not a data set.
         BudgetRefusedError: the ledger holds the records, or the name, as private.
     """
-    from trainables.data.user_file import labels_are_numbers
-
     require_dataset(dataset)
     _refuse_block(dataset, dataset != table_of(dataset), "Public records have no blocks")
-    # The public size plays no role for the checksum.
-    path = Path(file).expanduser().absolute()
-    task = REGRESSION if labels_are_numbers(path) else CLASSIFICATION
-    request = DatasetRequest(name=dataset, path=str(path), public_size=1, task=task)
-    content = records_fingerprint(request).encode()
+    content = _fingerprint_of(dataset, Path(file).expanduser().absolute()).encode()
     ledger = Ledger.open(url)
     ledger.enter_public(dataset, ledger.key.digest(RECORDS_PURPOSE, content))
     note = "The ledger now lists the records of this file as public. Enter a file with other records separately."
     return _changed(ledger, ledger.dataset_state(dataset), [note])
+
+
+def _fingerprint_of(dataset: str, path: Path) -> str:
+    """Return the fingerprint of the records in a file of any task. It depends neither on the task nor on the size."""
+    refused: list[DatasetError] = []
+    for task in TASKS:
+        try:
+            return records_fingerprint(DatasetRequest(name=dataset, path=str(path), public_size=1, task=task))
+        except DatasetError as error:
+            refused.append(error)
+    raise refused[0]
 
 
 def _refuse_block(dataset: str, refused: bool, why: str) -> None:  # noqa: FBT001

@@ -17,11 +17,15 @@ class BudgetRoom:
 
     For a sweep without privacy, `budget` is None, and every reservation succeeds. `committed` is the request of a
     committed run, whose scores no other trial may reserve. Its steps have a quota of their own.
+
+    Attributes:
+        refusal: why the ledger refused the last reservation, if not the search's own cap did; otherwise "".
     """
 
     def __init__(self, budget: BudgetGate | None, *, committed: Ask | None = None) -> None:
         self._budget = budget
         self._committed = committed
+        self.refusal = ""
 
     @property
     def is_limited(self) -> bool:
@@ -63,7 +67,9 @@ class BudgetRoom:
             return False
         try:
             self._budget.reserve(trial_id, ask, rung=rung)
-        except BudgetRefusedError:  # another process reserved the budget between the two calls
+        except BudgetRefusedError as error:
+            # Another process reserved the budget between the two calls, or the owner changed a cap or a share.
+            self.refusal = "" if error.code == "cap-exceeded" else error.message
             return False
         return True
 

@@ -115,4 +115,4 @@ class NewTrials:
 
     def _no_room(self, detail: str) -> Wait | Stop:
         # A running trial may end early and return its unspent steps, so the search ends only when no trial is running.
-        return Wait() if self._live.running else Stop(StopReason.BUDGET, detail)
+        return Wait() if self._live.running else Stop(StopReason.BUDGET, self._room.refusal or detail)
