@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command_fakes import Tune, write_images
 from test_own_records import write_own, write_records

@@ -12,7 +12,7 @@ from errors_helper import raises_code
 from ledger_fakes import MemoryLedger
 from sweep_fakes import METRIC, RUNGS, STEPS, Recorder
 
-from tuner.errors import InputError
+from tuner.errors import BudgetRefusedError, InputError
 from tuner.study import views
 from tuner.study.driver import NO_RESERVATION, NO_ROOM, RAISED
 from tuner.study.samplers.bounded import BoundedSampler
@@ -423,5 +423,36 @@ def test_a_share_that_is_taken_away_is_named_as_the_reason() -> None:
         def reserve(self, trial: str, ask: Ask, *, rung: bool = False) -> None:
             raise BudgetRefusedError("share-exceeded", "The user has no share of the cap any more.")
 
-    stop = make_driver(random_study(), Revoked("memory", cap=10 * STEPS)).next()
+    stop = driver_of(random_study(), Revoked("memory", cap=10 * STEPS)).next()
     assert stop == Stop(StopReason.BUDGET, "The user has no share of the cap any more.")
+
+
+def test_an_interruption_shortens_the_only_trial_by_the_steps_that_it_lost() -> None:
+    """It has no spare steps. Without this, the resume ends it as LOST, and its whole cost buys no model."""
+    study, ledger = random_study(), MemoryLedger("", cap=STEPS)
+    one = started(driver_of(study, ledger, trials=1))
+    ledger.lease(one.trial_id, 40)
+    ledger.lease(one.trial_id, 5)  # the checkpoint at 45 was never written
+    again = driver_of(study, ledger, trials=1)
+    again.reconcile({one.trial_id: 40}.get)
+    more = started(again)
+    assert (more.trial_id, more.shape.steps, more.shape.rungs) == (one.trial_id, STEPS - 5, (60, 80, STEPS - 5))
+    ledger.lease(one.trial_id, STEPS - 45)
+    for rung in more.shape.rungs:
+        again.report(one.trial_id, rung, {METRIC: 0.7})
+    again.finish(one.trial_id, outcome=TrialStatus.COMPLETE, steps_taken=STEPS - 5)
+    assert again.next() == Stop(StopReason.DONE)
+    (ended,) = views.read_trials(study, mode="max", steps_planned=STEPS)
+    assert (ended.state, ended.step, ended.steps_planned) == (TrialStatus.COMPLETE, STEPS - 5, STEPS - 5)
+    assert ledger.leased() == STEPS
+
+
+def test_a_trial_beside_others_is_not_shortened() -> None:
+    study, ledger = random_study(), MemoryLedger("", cap=STEPS)
+    one = started(driver_of(study, ledger, trials=2))
+    ledger.lease(one.trial_id, 45)
+    again = driver_of(study, ledger, trials=2)
+    again.reconcile({one.trial_id: 40}.get)
+    again.next()
+    (ended,) = views.read_trials(study, mode="max", steps_planned=STEPS)
+    assert ended.state is TrialStatus.LOST

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.experiment.sections import CommitSection
 
-__all__ = ["CommitPlan", "plan_commit"]
+__all__ = ["SAVES", "CommitPlan", "plan_commit"]
 
 _LEAST_NOISE = 0.2
 """Smallest noise multiplier of the committed run. No grid of privacy losses suits a smaller noise and a larger one."""
 
-_SAVES = 50
-"""Number of checkpoints of the committed run. It has no spare steps: an interruption shortens it by what it loses."""
+SAVES = 50
+"""Number of checkpoints of a run that has no spare steps: an interruption shortens it by what it loses."""
 
 _MOST_NOISE = 1e5
 """Largest noise multiplier of a trial, which is that of `calibrate_noise`."""
@@ -97,7 +97,7 @@ class CommitPlan:
             steps=self.steps,
             rungs=own,
             releases=len(own) if released else 0,
-            save_every=max(self.steps // _SAVES, 1),
+            save_every=max(self.steps // SAVES, 1),
         )
 
     def filter(self, search: SampledGaussian, *, search_steps: int | None = None) -> CouponBook:

@@ -12,7 +12,7 @@ from trainables.data import public_train_size
 from trainables.score_error import ScoreError
 from tuner.errors import TunerError
 from tuner.plan.caps import Alternative
-from tuner.plan.commit import CommitPlan
+from tuner.plan.commit import SAVES, CommitPlan
 from tuner.plan.full_runs import Bought, scores_at_most
 from tuner.plan.modes import PLANNERS, PublicData, ScorePlan, SealedFacts, plan_scores
 from tuner.plan.shapes import Choice, Choices, rung_steps
@@ -170,7 +170,9 @@ class Plan:
         """Return the steps, mechanism and rungs of a trial with these flat parameters, or of the committed run."""
         if committed and self.commit is not None:
             return self.commit.shape(self.rungs, released=self.validation is not None)
-        return self.choices.shape(parameters, rungs=self.rungs, released=self.validation is not None)
+        shape = self.choices.shape(parameters, rungs=self.rungs, released=self.validation is not None)
+        sole = self.trials == 1 and not self.mode.runs_hidden  # it has no spare steps either
+        return replace(shape, save_every=max(shape.steps // SAVES, 1)) if sole else shape
 
     def cheapest(self) -> tuple[TrialShape, ...]:
         """Return the cheapest shapes, or none if all trials cost the same. If no cheapest shape fits, no trial fits."""

@@ -277,7 +277,7 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
         held = 0 if checkpoint is None else checkpoint_step(checkpoint)
         shape, kept = plan.shape_of(trial.parameters, committed=trial.committed), promised[trial.id]
         rest = shape.remaining(held)
-        if trial.committed:
+        if trial.committed or plan.trials == 1:
             earlier = max(rest.steps - kept.steps, 0)
             continue
         if plan.full_runs is not None:  # its reservation ends at its next pause
@@ -288,8 +288,9 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
         scores += max(rest.releases - kept.releases, 0)
     if earlier:
         are, them = ("is", "it") if earlier == 1 else ("are", "them")
+        run = "run" if plan.commit is None else "committed run"
         return (
-            f"{plural(earlier, 'charged step')} of the committed run {are} in no checkpoint. A resume charges {them} "
+            f"{plural(earlier, 'charged step')} of the {run} {are} in no checkpoint. A resume charges {them} "
             f"again, so it ends this run {plural(earlier, 'step')} earlier than planned."
         )
     if not more and not scores:

@@ -11,7 +11,6 @@ from search_spaces import Categorical, LogUniform, Uniform
 from search_spaces.domains import is_number
 from tuner.study import views
 from tuner.study.best import best_trial
-from tuner.study.rungs import scaled_rungs
 from tuner.study.types import Stop, StopReason
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
     from search_spaces import Scalar, SearchSpace
-    from tuner.study.budget_room import BudgetRoom
     from tuner.study.types import TrialShape, TrialView
 
 __all__ = ["Commitment", "Committed", "choose_commit", "commit_proposed", "completed", "with_rate_below"]
@@ -51,42 +49,12 @@ class Committed:
     shape: TrialShape
     choose: Callable[[Sequence[TrialView]], Commitment | None]
 
-    def ending(self, end: int, *, after: int) -> TrialShape:
-        """Return the shape of the run if it ends after `end` steps and continues from its checkpoint at `after`."""
-        later = [rung for rung in self.shape.rungs if after < rung < end]
-        return replace(self.shape, steps=end, rungs=(*later, end), releases=self.shape.releases and len(later) + 1)
-
-    def earlier(self, room: BudgetRoom, trial_id: str, done: int) -> TrialShape | None:
-        """Return the longest shape with which the run can continue from its checkpoint at `done`; None if none fits.
-
-        The run has no spare steps. If an interruption lost leased steps, the run ends earlier by as many steps. No
-        record decides when a run is interrupted, so none decides where it ends. What the shape needs is reserved.
-        """
-        held = room.outstanding().get(trial_id)
-        if held is None or done + held.steps == 0:
-            return None
-        shape = self.ending(done + held.steps, after=done)
-        while not room.extend(trial_id, shape.remaining(done)):
-            if len(shape.rungs) == 1:
-                return None
-            shape = replace(shape, rungs=shape.rungs[1:], releases=shape.releases and shape.releases - 1)
-        return shape
-
     @staticmethod
     def over(run: FrozenTrial) -> Stop:
         """Return the end of a sweep whose stored committed run has ended."""
         if run.state.name == "COMPLETE":
             return Stop(StopReason.DONE)
         return Stop(StopReason.DONE, f"the committed run failed: {run.user_attrs.get(views.REASON, '')}")
-
-    def nominal(self, rungs: Sequence[int], end: int) -> dict[int, int]:
-        """Return the corresponding rung of a trial of the search for each reporting step of the run.
-
-        `rungs` are those of the trials. A run that ends after `end` steps, before its planned end, has its last rung
-        there.
-        """
-        own = scaled_rungs(rungs, self.shape.steps)
-        return {step: rung for step, rung in own.items() if step < end} | {end: rungs[-1]}
 
     @staticmethod
     def stored(study: Study) -> FrozenTrial | None:

@@ -136,7 +136,9 @@ class StudyDriver:
         self.mode = mode
         self._committed = committed
         self._stop: Stop | None = None
-        shapes = TrialShapes(rung_steps, shape_of=shape_of, cheapest=cheapest, committed=committed, levels=levels)
+        shapes = TrialShapes(
+            rung_steps, shape_of=shape_of, cheapest=cheapest, committed=committed, levels=levels, sole=trials == 1
+        )
         room = BudgetRoom(budget, committed=None if committed is None else committed.shape.ask)
         earlier = views.read_trials(study, mode=mode, steps_planned=steps_per_trial)
         self._failures = failures = FirstFailures(max_first_failures, earlier)
@@ -148,7 +150,7 @@ class StudyDriver:
         if levels is not None:
             self._rung_wise = RungWise(study, levels, shapes, live, room, mode=mode, asks_pruner=asks_pruner)
             self._paused = PausedTrials(study, self._rung_wise, live, room, candidates, failures)
-        self._reservations = Reservations(room, shapes, live, rung_wise=self._rung_wise, committed=committed)
+        self._reservations = Reservations(room, shapes, live, rung_wise=self._rung_wise, sole=shapes.sole)
         self._new = NewTrials(candidates, shapes, room, self._reservations, live, trials=trials)
         self._interrupted = InterruptedTrials(
             study, shapes, room, candidates, live, self._reservations, self._new, self._paused
@@ -238,7 +240,8 @@ class StudyDriver:
         decision = Decision.CONTINUE
         active.last_score = score
         active.best_score = best_score((active.best_score, score), mode=self.mode)
-        nominal = self._shapes.nominal(active.shape, committed=active.committed).get(step)
+        planned = self._shapes.planned(active.parameters, committed=active.committed)
+        nominal = self._shapes.nominal(active.shape, planned).get(step)
         if nominal is not None:
             if nominal not in stored(self.study, active.trial).intermediate_values:
                 active.trial.report(score, nominal)

@@ -128,8 +128,9 @@ class LiveTrials:
         if self._shapes.pause and views.PARAMETERS in frozen.user_attrs:
             found.shape = self._shapes.of_parameters(found.parameters)
             found.granted = found.granted or self._shapes.until(found.shape, 0)
-        if found.committed:
-            found.shape = self._shapes.cut(found.shape)
+        if found.committed or (self._shapes.sole and views.PARAMETERS in frozen.user_attrs):
+            planned = self._shapes.planned(found.parameters, committed=found.committed)
+            found.shape = planned.ending(min(found.shape.steps, planned.steps), after=0)
         return found
 
     def start_new(self, trial: Trial, trial_id: str, parameters: dict[str, object]) -> Suggestion:
@@ -150,7 +151,7 @@ class LiveTrials:
         trial.set_user_attr(views.PARAMETERS, parameters)
         shape = shape or self._shapes.of_trial(trial, parameters)
         if shape.rungs != self._shapes.rungs:
-            own = self._shapes.nominal(shape, committed=views.COMMITTED in trial.user_attrs)
+            own = self._shapes.nominal(shape, self._shapes.of_trial(trial, parameters))
             trial.set_user_attr(views.RUNGS, [[nominal, step] for step, nominal in own.items()])
         active = self.adopt(trial)
         active.parameters, active.shape, active.step = parameters, shape, done

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tuner.study.budget_room import BudgetRoom
-    from tuner.study.committed import Committed
     from tuner.study.live_trials import LiveTrials
     from tuner.study.rung_wise import RungWise
     from tuner.study.running_trial import RunningTrial
@@ -24,7 +24,7 @@ class Reservations:
         shapes: shapes of the trials.
         live: trials that have started and not ended.
         rung_wise: rule of a rung-wise search, or None for another search.
-        committed: the run that follows the search, or None if no run follows.
+        sole: whether the search has one trial.
     """
 
     def __init__(
@@ -34,13 +34,13 @@ class Reservations:
         live: LiveTrials,
         *,
         rung_wise: RungWise | None,
-        committed: Committed | None,
+        sole: bool,
     ) -> None:
         self._room = room
         self._shapes = shapes
         self._live = live
         self._rung_wise = rung_wise
-        self._committed = committed
+        self._sole = sole
 
     def start(self, trial_id: str, shape: TrialShape) -> bool:
         """Reserve the steps with which a new trial starts, and return whether the budget has them."""
@@ -67,7 +67,18 @@ class Reservations:
         return allowed and self._room.extend(active.id, ask)
 
     def _ends_earlier(self, active: RunningTrial, done: int) -> bool:
-        """Shorten the committed run so that it can continue from its checkpoint at `done`. Return whether it can."""
-        shape = self._committed.earlier(self._room, active.id, done) if active.committed and self._committed else None
-        active.shape = shape or active.shape
-        return shape is not None
+        """Shorten a run so that it continues from its checkpoint at `done`. Return whether it can.
+
+        The committed run and the only trial of a search have no spare steps. If an interruption lost leased steps, the
+        run ends earlier by as many steps. No record decides when a run is interrupted, so none decides where it ends.
+        """
+        held = self._room.outstanding().get(active.id)
+        if not (active.committed or self._sole) or held is None or done + held.steps == 0:
+            return False
+        shape = active.shape.ending(done + held.steps, after=done)
+        while not self._room.extend(active.id, shape.remaining(done)):
+            if len(shape.rungs) == 1:
+                return False
+            shape = replace(shape, rungs=shape.rungs[1:], releases=shape.releases and shape.releases - 1)
+        active.shape = shape
+        return True

@@ -25,6 +25,7 @@ class TrialShapes:
     Attributes:
         rungs: rungs of the longest trial.
         cheapest: the cheapest possible shapes of a trial. Empty if all trials have the same shape.
+        sole: whether the search has one trial, which may end before its planned end, as the committed run may.
     """
 
     def __init__(
@@ -35,7 +36,9 @@ class TrialShapes:
         cheapest: Sequence[TrialShape] = (),
         committed: Committed | None = None,
         levels: Levels | None = None,
+        sole: bool = False,
     ) -> None:
+        self.sole = sole
         self.rungs = tuple(rungs)
         self.cheapest = tuple(cheapest)
         nominal = TrialShape(steps=self.rungs[-1], rungs=self.rungs)
@@ -48,22 +51,22 @@ class TrialShapes:
         return self._shape_of(parameters)
 
     def of_trial(self, trial: Trial, parameters: Mapping[str, object]) -> TrialShape:
-        """Return the shape of a trial of the search, or of the committed run."""
-        if self._committed is not None and views.COMMITTED in trial.user_attrs:
-            return self._committed.shape
-        return self._shape_of(parameters)
+        """Return the planned shape of a trial of the search, or of the committed run."""
+        return self.planned(parameters, committed=views.COMMITTED in trial.user_attrs)
 
-    def cut(self, shape: TrialShape) -> TrialShape:
-        """Return the shape of a stored committed run that is `shape` long. It may end before its planned end."""
-        if self._committed is None:
-            return shape
-        return self._committed.ending(min(shape.steps, self._committed.shape.steps), after=0)
+    def planned(self, parameters: Mapping[str, object], *, committed: bool) -> TrialShape:
+        """Return the planned shape of a trial of the search with these parameters, or of the committed run."""
+        return self._committed.shape if committed and self._committed is not None else self._shape_of(parameters)
 
-    def nominal(self, shape: TrialShape, *, committed: bool) -> dict[int, int]:
-        """Return the rung of the longest trial for each step at which a trial of this shape reports."""
-        if committed and self._committed is not None:
-            return self._committed.nominal(self.rungs, shape.steps)
-        return scaled_rungs(self.rungs, shape.steps)
+    def nominal(self, shape: TrialShape, planned: TrialShape) -> dict[int, int]:
+        """Return the rung of the longest trial for each step at which a trial of this shape reports.
+
+        A trial that ends before its planned end has its last rung there.
+        """
+        own = scaled_rungs(self.rungs, planned.steps)
+        if shape.steps == planned.steps:
+            return own
+        return {step: rung for step, rung in own.items() if step < shape.steps} | {shape.steps: self.rungs[-1]}
 
     # A rung-wise search (`search.full_runs`), whose trials pause at levels.
 

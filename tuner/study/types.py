@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal, Protocol, TypeAlias
 
@@ -114,6 +114,11 @@ class TrialShape:
         """Steps at which a checkpoint is written, in increasing order: the rungs, and those of `save_every`."""
         between = range(self.save_every, self.steps, self.save_every) if self.save_every else ()
         return tuple(sorted({*self.rungs, *between}))
+
+    def ending(self, end: int, *, after: int) -> TrialShape:
+        """Return the shape of a trial that ends after `end` steps and continues from its checkpoint at `after`."""
+        later = [rung for rung in self.rungs if after < rung < end]
+        return replace(self, steps=end, rungs=(*later, end), releases=self.releases and len(later) + 1)
 
     @property
     def ask(self) -> Ask:
