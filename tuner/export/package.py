@@ -179,6 +179,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     write_text(out / _CARD_PAGE, render_markdown(card))
     files = [out / name for name in (_EXPERIMENT, _MODEL, _CARD, _CARD_PAGE, CURVE_FILE)]
     trial = {"number": best.number, "id": best.id, "parameters": dict(best.parameters)}
+    again = "run" if plan.mode.on_release else "train"  # one training from a release is a search with one trial
     return {
         "folder": str(out),
         "sweep": sweep.id,
@@ -191,6 +192,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
         "protected": None if plan.validation_claim is None else dict(zip(_CLAIM, plan.validation_claim, strict=True)),
         "first_line": claim_of_card(card),
         "claim": {"epsilon": card["claim"]["epsilon"], "delta": card["claim"]["delta"]},
+        "next": [f"tune verify {shlex.quote(f'{out}/{_CARD}')}", f"tune {again} {shlex.quote(f'{out}/{_EXPERIMENT}')}"],
     }
 
 
@@ -242,8 +244,7 @@ def export_text(values: dict[str, Any]) -> str:
     claim = values["claim"]
     lines.append(f"MLflow: {values['tracking']}")
     lines.append(f"The guarantee is the search's cap: ε = {amount(claim['epsilon'])} at δ = {amount(claim['delta'])}.")
-    card, experiment = (shlex.quote(f"{values['folder']}/{name}") for name in (_CARD, _EXPERIMENT))
-    lines.append(f"next: tune verify {card}    tune train {experiment}")
+    lines.append(f"next: {'    '.join(values['next'])}")
     return "\n".join(lines)
 
 

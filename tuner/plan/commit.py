@@ -35,7 +35,7 @@ __all__ = ["SAVES", "CommitPlan", "plan_commit"]
 _LEAST_NOISE = 0.2
 """Smallest noise multiplier of the committed run. No grid of privacy losses suits a smaller noise and a larger one."""
 
-SAVES = 50
+SAVES = 25
 """Number of checkpoints of a run that has no spare steps: an interruption shortens it by what it loses."""
 
 _MOST_NOISE = 1e5

@@ -31,7 +31,7 @@ from tuner.report.wording import (
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import SweepFolder
 from tuner.sweep.sealed import WINNER
-from tuner.sweep.status import RESUMABLE, RUNNING, SweepState, resume_command
+from tuner.sweep.status import FINISHED, RESUMABLE, RUNNING, SweepState, resume_command, state_of
 
 __all__ = [
     "follow_sweep",
@@ -78,7 +78,7 @@ def _status(sweep: SweepFolder, *, compose: bool) -> dict[str, Any]:
     report = read_sweep(sweep, compose=compose)
     best = report.winner or report.best
     next_step = {
-        "resume": resume_command(sweep) if report.state in RESUMABLE else None,
+        "resume": resume_command(sweep) if report.state in RESUMABLE or _lacks_charged_run(sweep) else None,
         "stop_requested": report.state in RUNNING and sweep.stop_request.exists(),
     }
     if report.runs_hidden:
@@ -108,6 +108,13 @@ def _status(sweep: SweepFolder, *, compose: bool) -> dict[str, Any]:
         "budget": None if report.budget is None else asdict(report.budget),
         "curves": [curve.line for curve in report.curves],
     }
+
+
+def _lacks_charged_run(sweep: SweepFolder) -> bool:
+    """Return whether a public search has ended, but not yet started its charged run."""
+    charged = sweep.charged_run
+    over = sweep.mode.searches_public and state_of(sweep) in FINISHED
+    return over and (charged is None or not charged.whole)
 
 
 def _committed_run(report: SweepReport) -> str:

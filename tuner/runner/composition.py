@@ -302,9 +302,14 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
             needs.append(plural(number, what))
             left.append(plural(part.left_steps, what) if part.left_steps is not None else f"{part.left:.1%}")
             short = short or (part.left_steps is not None and number > part.left_steps)
+    repeats = "Every charged step is in a checkpoint."
+    if again:
+        repeats = (
+            f"{plural(again, 'charged step')} {'is' if again == 1 else 'are'} in no checkpoint, so a resume trains and "
+            "charges them again."
+        )
     return (
-        f"{plural(again, 'charged step')} {'is' if again == 1 else 'are'} in no checkpoint, so a resume trains and "
-        f"charges them again. This takes {' and '.join(needs)} of the {' and '.join(left)} left for other trials"
+        f"{repeats} A resume takes {' and '.join(needs)} of the {' and '.join(left)} left for other trials"
         f"{', which is not enough to finish every interrupted trial.' if short else '.'}"
     )
 

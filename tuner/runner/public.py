@@ -82,8 +82,8 @@ def resume_public(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -
             raise InputError(
                 "resume-changes-setting",
                 f"`search.trials` of {sweep.id} cannot be changed to {wanted.search.trials}: the best "
-                "configuration was chosen and its charged run has started. Start a new search, whose charged run "
-                "is charged in addition.",
+                "configuration was chosen for its charged run. Start a new search, whose charged run is charged in "
+                "addition.",
             )
         search = on_public_records(prepared, options)
         require_public(sweep, prepared, search, options)

@@ -27,6 +27,7 @@ from tuner.sweep.registration import enter, open_ledger, return_to
 from tuner.sweep.releases import draw_unprotected, take_release
 from tuner.sweep.sealed import read_winner
 from tuner.sweep.settings import check_same, located
+from tuner.sweep.status import resume_command
 from tuner.sweep.sweep_files import resolved, write_new_sweep, write_resumed_sweep
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def start_sweep(
 
     Raises:
         BudgetRefusedError: the search does not fit the data set's cap, or the ledger does not admit the records for a
-            search that is not private. The folder is removed.
+            search that is not private. The folder is removed, unless it has a public proxy's search.
         LedgerCorruptError: a data set is damaged. The folder of a search that is not private is removed.
     """
     prepared = resolved(prepared)
@@ -89,7 +90,9 @@ def start_sweep(
             else:
                 enter(ledger, sweep, prepared)
         except (BudgetRefusedError, LedgerCorruptError) as error:
-            if ledger is None or isinstance(error, BudgetRefusedError):  # else the entry may have been written
+            if sweep.proxy.whole:
+                options.say(f"The public search is kept. To charge the search later, use: {resume_command(sweep)}")
+            elif ledger is None or isinstance(error, BudgetRefusedError):  # else the entry may have been written
                 shutil.rmtree(sweep.root)
             raise
         return sweep, _run(sweep, prepared, ledger, options)

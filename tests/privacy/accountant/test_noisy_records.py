@@ -139,3 +139,9 @@ def test_planted_faults_are_found_by_the_second_accountant(fault: str) -> None:
 def test_bad_numbers_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(InputError):
         NoisyRecords(**{"clip": 1.0, "noise": 1.0, "label_epsilon": 1.0, "classes": 2, **bad})  # type: ignore[arg-type]
+
+
+def test_labels_that_are_hardly_ever_changed_have_no_claim() -> None:
+    """The uniform numbers have 53 bits: at 38, none of them changes a label of two classes."""
+    assert NoisyRecords(clip=1.0, noise=10.0, label_epsilon=24.0, classes=2).epsilon(1e-5) < 25
+    assert NoisyRecords(clip=1.0, noise=10.0, label_epsilon=38.0, classes=2).epsilon(1e-5) == inf

@@ -30,6 +30,7 @@ MARGIN = 1e-13
 """Margin for rounding of a difference of two probabilities, subtracted from δ. Measured rounding: below 1e-15."""
 _ROUNDINGS = 200
 _MOST_FOR_LABELS = 25.0
+"""Largest ε of a label that is claimed. Above, uniform numbers of 53 bits change a label too rarely."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +59,6 @@ class NoisyRecords:
                     f"`{name}` of a release must be finite and above 0 (got {value!r}). Correct `privacy.release`.",
                 )
             object.__setattr__(self, name, float(value))
-        if self.label_epsilon > _MOST_FOR_LABELS:
-            raise InputError(
-                "release-invalid",
-                f"A release can spend at most ε = {_MOST_FOR_LABELS:g} on its labels (got {self.label_epsilon:g}), "
-                "because uniform numbers of 53 bits hardly ever change a label then. Lower "
-                "`privacy.release.label_share` or `privacy.epsilon`.",
-            )
 
     @property
     def shift(self) -> float:
@@ -83,6 +77,8 @@ class NoisyRecords:
 
     def delta(self, epsilon: float) -> float:
         """Return the local δ at ε: the hockey-stick divergence of the dominating pair, and the end of the noise."""
+        if self.label_epsilon > _MOST_FOR_LABELS:
+            return 1.0
         y, rest = self.label_epsilon, self.classes - 2
         found = self.kept * gaussian_delta(epsilon - y, self.shift)
         found += self.changed * (gaussian_delta(epsilon + y, self.shift) + rest * gaussian_delta(epsilon, self.shift))
