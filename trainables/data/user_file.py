@@ -116,10 +116,11 @@ def _opened(path: Path) -> Iterator[BufferedReader]:
         raise DatasetError("own-file-missing", f"There is no file {path}.{found} Correct the path.") from error
     except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         # Only the error's class is reported, because the message may quote the private file.
+        table = "" if path.suffix == ".npz" else ' From a table: x_train=table[columns].to_numpy("float32").'
         raise DatasetError(
             "own-file-format",
             f"{path} must be an npz file of arrays, without pickled objects (got {type(error).__name__} while "
-            "reading it). Write the file with numpy.savez, and texts with .astype(str).",
+            f"reading it). Write the file with numpy.savez, and texts with .astype(str).{table}",
         ) from error
 
 
