@@ -32,6 +32,15 @@ FAULTS: tuple[Fault, ...] = (
         test="tests/privacy/accountant/test_pld.py::test_the_mass_that_a_rounded_step_lacks_is_taken_from_delta",
     ),
     Fault(
+        name="end-of-the-noise-is-free",
+        breaks="δ does not cover a record that moves the noise beyond its end",
+        file="tuner/privacy/accountant/pld.py",
+        old="+ mechanism.sample_rate * beyond(mechanism.noise_multiplier)",
+        new="+ 0 * beyond(mechanism.noise_multiplier)",
+        test="tests/privacy/accountant/test_pld.py::test_nothing_is_claimed_where_a_record_is_seen_beyond_the_end_of_the_"
+        "noise",
+    ),
+    Fault(
         name="hopeless-costs-nothing",
         breaks="ε is 0 instead of infinite if no grid can be used",
         file="tuner/privacy/accountant/pld.py",

@@ -10,6 +10,24 @@ _FACTS = "tests/cli/test_cluster_facts.py"
 
 FAULTS: tuple[Fault, ...] = (
     Fault(
+        name="checkpoint-of-any-search",
+        breaks="a trial of a user's Tuner continues the checkpoint of a search with a larger claim",
+        file="tuner/ray_users/trainable.py",
+        old="if {name: state.get(name) for name in self._search} != self._search:",
+        new="if not state:",
+        test="tests/ray_users/test_trainable.py::test_a_checkpoint_of_another_search_or_ledger_is_refused_also_by_rays_"
+        "name",
+    ),
+    Fault(
+        name="checkpoint-that-the-ledger-does-not-know",
+        breaks="a user's Tuner continues with an older copy of the ledger, which lacks charges",
+        file="tuner/ray_users/trainable.py",
+        old='        self._charge.require_charged(str(state["run"]), int(state["leased"]))\n',
+        new="",
+        test="tests/ray_users/test_trainable.py::test_an_older_copy_of_the_ledger_is_refused_with_a_checkpoint_that_it_"
+        "does_not_know",
+    ),
+    Fault(
         name="checkpoints-not-seen-back",
         breaks="a machine that writes where the driver does not look spends the whole budget on models that are lost",
         file="tuner/sweep/cluster_facts.py",

@@ -8,6 +8,14 @@ __all__ = ["FAULTS"]
 
 FAULTS: tuple[Fault, ...] = (
     Fault(
+        name="noise-ends-too-soon",
+        breaks="no radius of the noise exceeds 8.5 standard deviations, and the accountant assumes 12",
+        file="trainables/engine/gaussian.py",
+        old="    radius[longest] -= more\n",
+        new="",
+        test="tests/trainables/test_random.py::test_the_longest_radii_are_those_of_a_uniform_number_with_more_bits",
+    ),
+    Fault(
         name="batches-of-fixed-size",
         breaks="batches are shuffled and of one size, and the accountant assumes Poisson samples",
         file="trainables/engine/sampling.py",

@@ -8,6 +8,14 @@ __all__ = ["FAULTS"]
 
 FAULTS: tuple[Fault, ...] = (
     Fault(
+        name="labels-of-another-coding-are-other-records",
+        breaks="private records with the labels −1 and 1 can be used openly as a file with the labels 0 and 1",
+        file="trainables/data/loading.py",
+        old="named = np.where(named == -1, 0, named)",
+        new="named = named + 0",
+        test="tests/trainables/test_tasks.py::test_labels_of_either_coding_are_the_same_records",
+    ),
+    Fault(
         name="lease-after-draw",
         breaks="steps are taken before they are charged, and a crash leaves them uncharged",
         file="trainables/training.py",

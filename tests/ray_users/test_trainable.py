@@ -141,7 +141,6 @@ def test_trials_on_one_machine_share_the_records(tmp_path: Path) -> None:
     assert any(low <= records.data_ptr() < high for low, high in ranges)
 
 
-@pytest.mark.slow
 def test_a_checkpoint_of_another_search_or_ledger_is_refused_also_by_rays_name(tmp_path: Path) -> None:
     """The claim of its weights may be larger."""
     dear = made(tmp_path, epsilon=50.0, full_runs=1)
@@ -186,6 +185,7 @@ def test_a_copy_that_averages_its_weights_starts_the_average_from_those_that_it_
     copy.stop()
 
 
+@pytest.mark.slow
 def test_two_trials_from_one_checkpoint_draw_different_noise(tmp_path: Path) -> None:
     trainable = made(tmp_path, full_runs=4)
     donor = trainable(config=CONFIG)

@@ -56,7 +56,9 @@ class TrialShapes:
 
     def planned(self, parameters: Mapping[str, object], *, committed: bool) -> TrialShape:
         """Return the planned shape of a trial of the search with these parameters, or of the committed run."""
-        return self._committed.shape if committed and self._committed is not None else self._shape_of(parameters)
+        if committed and self._committed is not None:
+            return self._committed.shape
+        return self._shape_of(parameters)
 
     def nominal(self, shape: TrialShape, planned: TrialShape) -> dict[int, int]:
         """Return the rung of the longest trial for each step at which a trial of this shape reports.
