@@ -82,6 +82,8 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial, *, 
         head += (
             "# This run started from the weights of a trial of the search. A new run starts without these weights.\n"
         )
+    if best.steps is not None and best.steps < shape.steps:
+        head += f"# Interruptions ended the exported run after {best.steps} of these {shape.steps} steps.\n"
     if best.why:
         head += f"# Chosen: {best.why}.\n"
         if best.by == "score":

@@ -35,6 +35,7 @@ class ExportedTrial:
         by: the rule that chose the trial; None for a sealed search.
         why: the reason for the choice if the score and the fitted curve prefer different trials; otherwise empty.
         committed: whether it is the committed run that followed the search.
+        steps: steps of the model, which interruptions may have shortened; None for a sealed search, which repeats runs.
     """
 
     id: str
@@ -47,6 +48,7 @@ class ExportedTrial:
     by: By | None = None
     why: str = ""
     committed: bool = False
+    steps: int | None = None
 
 
 def trial_to_export(
@@ -95,6 +97,7 @@ def trial_to_export(
         by=chosen.by,
         why=chosen.why,
         committed=best.committed,
+        steps=best.step,
     )
 
 

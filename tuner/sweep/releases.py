@@ -167,8 +167,8 @@ def require_release(sweep: SweepFolder) -> None:
     if not _file(sweep).exists():
         raise TunerError(
             "release-missing",
-            f"{sweep.id} ended before it had its release. If one was charged, it stays charged and cannot be used. "
-            "Start a new search, which is charged for a release of its own.",
+            f"{sweep.id} ended before it had its release. If one was charged, it stays charged. Start a new search: it "
+            "uses the release if that was stored and fits, or else is charged for a release of its own.",
         )
 
 
