@@ -86,6 +86,7 @@ def private_training(spec: Any, charge: Any, **others: Any) -> Training:  # noqa
     """Return a `trainables.training.PrivateTraining`. Only a call of it loads torch.
 
     Raises:
+        DatasetError: no validation record can be scored, and validation records are not protected.
         InfrastructureError: this machine cannot load torch.
     """
     try:
@@ -97,7 +98,9 @@ def private_training(spec: Any, charge: Any, **others: Any) -> Training:  # noqa
             f"The machine failed to load torch ({type(error).__name__}: {error}). No record was involved. Check its "
             "memory and its installation. If the sweep stops, resume it.",
         ) from error
-    return PrivateTraining(spec, charge, **others)
+    training = PrivateTraining(spec, charge, **others)
+    training.require_scores()
+    return training
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,6 @@ class PrivateTraining:
         self._theta = self._layout.flatten(self._model)
         splits = splits or data.load_records(spec.dataset)
         self._records = _records(splits, self._device)
-        self._require_scores()
         self._users = _users(spec, splits, self._device)
         decay = self._hyperparameters.ema_decay
         self._average = WeightAverage(self._theta, decay=decay, steps=spec.steps) if decay else None
@@ -454,13 +453,13 @@ class PrivateTraining:
         elif self.spec.replay_key is None:
             self._continued = (state["leased"], state["released"])  # asked again at the first payment
 
-    def _require_scores(self) -> None:
+    def require_scores(self) -> None:
         """Raise a DatasetError if exact scores are wanted of no validation record, before a step is charged.
 
         Only validation records decide it, which have no guarantee then. A sealed run ends with the worst score instead.
         """
         exact = self.spec.score_noise is None and self.spec.replay_key is None
-        if exact and not len(self._records["validation"][0]) and data.public_validation_size(self.spec.dataset) > 0:
+        if exact and not len(self._records["validation"][0]):
             raise DatasetError("split-empty", _NO_RECORDS.format(split="validation"))
 
     def save(self, path: Path) -> None:

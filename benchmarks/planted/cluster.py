@@ -22,7 +22,7 @@ FAULTS: tuple[Fault, ...] = (
         name="checkpoint-that-the-ledger-does-not-know",
         breaks="a user's Tuner continues with an older copy of the ledger, which lacks charges",
         file="tuner/ray_users/trainable.py",
-        old='        self._charge.require_charged(str(state["run"]), int(state["leased"]))\n',
+        old='        self._charge.require_charged(state["runs"])\n',
         new="",
         test="tests/ray_users/test_trainable.py::test_an_older_copy_of_the_ledger_is_refused_with_a_checkpoint_that_it_"
         "does_not_know",

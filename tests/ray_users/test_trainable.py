@@ -163,7 +163,9 @@ def test_an_older_copy_of_the_ledger_is_refused_with_a_checkpoint_that_it_does_n
     older = shutil.copy(tmp_path / "ledger.db", tmp_path / "older.db")
     trial = trainable(config=CONFIG)
     trial.train()
-    trial.save(str(tmp_path / "saved"))
+    trial.save(str(tmp_path / "first"))
+    trial.restore(str(tmp_path / "first"))
+    trial.save(str(tmp_path / "saved"))  # of a run that took no step
     trial.stop()
     shutil.copy(older, tmp_path / "ledger.db")
     trial = made(tmp_path, search="mine")(config=CONFIG)
@@ -290,6 +292,7 @@ def test_a_data_set_without_room_refuses_before_the_first_trial(tmp_path: Path) 
     [
         ({"method": "pate"}, InputError, "ray-method"),
         ({"dataset": DatasetRequest(name="digits", unit="user")}, InputError, "ray-unit"),
+        ({"dataset": None}, InputError, "ray-dataset"),
         ({"reports": STEPS + 1}, InputError, "ray-reports"),
         ({"full_runs": 0.5}, InputError, "ray-full-runs"),
         ({"full_runs": float("nan")}, InputError, "ray-full-runs"),

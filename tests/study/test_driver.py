@@ -430,10 +430,10 @@ def test_a_share_that_is_taken_away_is_named_as_the_reason() -> None:
 def test_an_interruption_shortens_the_only_trial_by_the_steps_that_it_lost() -> None:
     """It has no spare steps. Without this, the resume ends it as LOST, and its whole cost buys no model."""
     study, ledger = random_study(), MemoryLedger("", cap=STEPS)
-    one = started(driver_of(study, ledger, trials=1))
+    one = started(driver_of(study, ledger, trials=1, sole=True))
     ledger.lease(one.trial_id, 40)
     ledger.lease(one.trial_id, 5)  # the checkpoint at 45 was never written
-    again = driver_of(study, ledger, trials=1)
+    again = driver_of(study, ledger, trials=1, sole=True)
     again.reconcile({one.trial_id: 40}.get)
     more = started(again)
     assert (more.trial_id, more.shape.steps, more.shape.rungs) == (one.trial_id, STEPS - 5, (60, 80, STEPS - 5))
@@ -447,12 +447,17 @@ def test_an_interruption_shortens_the_only_trial_by_the_steps_that_it_lost() -> 
     assert ledger.leased() == STEPS
 
 
-def test_a_trial_beside_others_is_not_shortened() -> None:
+@pytest.mark.parametrize("sole", [False, True])
+def test_a_trial_beside_others_is_not_shortened(*, sole: bool) -> None:
     study, ledger = random_study(), MemoryLedger("", cap=STEPS)
-    one = started(driver_of(study, ledger, trials=2))
+    one = started(driver_of(study, ledger, sole=sole))
     ledger.lease(one.trial_id, 45)
-    again = driver_of(study, ledger, trials=2)
+    if sole:  # another trial has started
+        other = study.ask()
+        other.set_user_attr(views.TRIAL_ID, "other")
+        study.tell(other, 0.5)
+    again = driver_of(study, ledger, sole=sole)
     again.reconcile({one.trial_id: 40}.get)
     again.next()
-    (ended,) = views.read_trials(study, mode="max", steps_planned=STEPS)
+    ended, *_ = views.read_trials(study, mode="max", steps_planned=STEPS)
     assert ended.state is TrialStatus.LOST

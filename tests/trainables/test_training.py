@@ -121,7 +121,7 @@ def test_a_split_without_records_is_an_error(trained: Trained, fake_data: Splits
     object.__setattr__(fake_data, "x_validation", fake_data.x_validation[:0])
     object.__setattr__(fake_data, "y_validation", fake_data.y_validation[:0])
     with raises_code(DatasetError, "split-empty"):
-        trained(0)  # before a step is charged
+        trained(0).require_scores()
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.9])

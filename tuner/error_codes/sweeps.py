@@ -161,6 +161,7 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "ray-method": "A trial in your own `tune.Tuner` is charged step by step, so its method must train by private "
         "steps. Run the other methods with `tune run`.",
         "ray-unit": "`dp_trainable` protects single records. To protect users, run the search with `tune run`.",
+        "ray-dataset": "The data set is the name of a shipped one, or a request for your own file. Write one of these.",
         "ray-seed": "The seed of the initialisation is a number of 32 bits. Write an integer from 0 to 2**32 - 1.",
         "ray-searcher": "An argument of `StudySearch`, or of the Tuner, does not fit the searcher. Do what the message "
         "says.",

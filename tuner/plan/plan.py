@@ -171,8 +171,12 @@ class Plan:
         if committed and self.commit is not None:
             return self.commit.shape(self.rungs, released=self.validation is not None)
         shape = self.choices.shape(parameters, rungs=self.rungs, released=self.validation is not None)
-        sole = self.trials == 1 and not self.mode.runs_hidden  # it has no spare steps either
-        return replace(shape, save_every=max(shape.steps // SAVES, 1)) if sole else shape
+        return replace(shape, save_every=max(shape.steps // SAVES, 1)) if self.has_one_trial else shape
+
+    @property
+    def has_one_trial(self) -> bool:
+        """Whether the search has one trial, which has no spare steps: an interruption shortens it by what it loses."""
+        return self.trials == 1 and self.full_runs is None and not self.mode.runs_hidden
 
     def cheapest(self) -> tuple[TrialShape, ...]:
         """Return the cheapest shapes, or none if all trials cost the same. If no cheapest shape fits, no trial fits."""

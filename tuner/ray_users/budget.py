@@ -21,6 +21,7 @@ from tuner.errors import BudgetRefusedError, InputError, TunerError
 from tuner.executors.ray.charge import ActorCharge, start_charge_actor
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
+from tuner.privacy.ledger.admission import require_name
 from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import BudgetView, LedgerCharge, SearchBudget
@@ -84,9 +85,11 @@ class _LedgerRun(LedgerCharge):
             view = budget.view(compose=False)
             raise BudgetRefusedError(error.code, _no_room_again(ray_trial, steps, charged, view)) from error
 
-    def require_charged(self, run: str, steps: int) -> None:
+    def require_charged(self, runs: Mapping[str, int]) -> None:
         """Raise a TunerError if the ledger has charged fewer steps of a run of this search than the run has leased."""
-        require_charged(self._ledger().search_state(self.search), run, None, steps)
+        state = self._ledger().search_state(self.search)
+        for run, steps in runs.items():
+            require_charged(state, run, None, steps)
 
     def settle(self, steps_taken: int) -> None:
         """End the run, and free what it reserved and never leased."""
@@ -126,12 +129,9 @@ class RunCharge(ActorCharge):
         """Return the name of the run, which is a trial of its own in the ledger."""
         return self.trial_id
 
-    def require_charged(self, run: str, steps: int) -> None:
-        """Raise a TunerError if the ledger has charged fewer than `steps` steps of another run of this search.
-
-        It is then an older copy.
-        """
-        self._ask("require_charged", run, steps)
+    def require_charged(self, runs: Mapping[str, int]) -> None:
+        """Raise a TunerError if the ledger lacks steps of other runs of this search. It is then an older copy."""
+        self._ask("require_charged", dict(runs))
 
     def settle(self, steps_taken: int) -> None:
         """End the run. Raise `LedgerError` if it took more steps than it leased."""
@@ -141,7 +141,7 @@ class RunCharge(ActorCharge):
         """End a run whose training raised an error, and charge all that it had reserved."""
         self._ask("forfeit", steps_taken, *rungs)
 
-    def _ask(self, method: str, *arguments: int | str, **named: float) -> Any:  # noqa: ANN401 - the method's answer
+    def _ask(self, method: str, *arguments: int | dict[str, int], **named: float) -> Any:  # noqa: ANN401 - the method's answer
         try:
             ray.get_actor(self.actor, namespace=self.namespace)
         except ValueError as error:
@@ -200,8 +200,9 @@ def open_budget(
             "`dp_trainable` cannot be used through a Ray Client (ray://), because the ledger is on the driver's "
             "machine. Run the driver on a machine of the cluster, or with `ray job submit`.",
         )
-    ledger = Ledger.open(url)
+    require_name(search, "search")
     names, about = names_in_ledger(spec.dataset), info(spec.dataset)
+    ledger = Ledger.open(url)
     fingerprint = keyed_fingerprint(ledger, spec.dataset)
     settings = hashlib.sha256(canonical(_settings(spec, ledger.id, rungs)).encode()).hexdigest()
     if ledger.has_search(search):

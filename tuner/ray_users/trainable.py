@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -149,11 +150,13 @@ def dp_trainable(
     name = f"ray-{method}-{uuid.uuid4().hex[:8]}" if search is None else search
     rungs = tuple(round(steps * (number + 1) / reports) for number in range(reports))
     budget = open_budget(ledger, name, spec, claim, full_runs=full_runs, rungs=rungs)
-    # Ray finds a trainable by the name of its class, also when it starts a trial or restores a Tuner.
-    return type(name, (DPTrainable,), {"budget": budget, "spec": spec, "rungs": rungs})
+    # By this name Ray finds the trainable, also when it starts a trial or restores a Tuner, and names folders.
+    return type(re.sub(r"[^\w.-]", "_", name), (DPTrainable,), {"budget": budget, "spec": spec, "rungs": rungs})
 
 
 def _check(method: str, request: DatasetRequest, *, steps: int, reports: int, full_runs: float, seed: int) -> None:
+    if not isinstance(request, DatasetRequest):
+        raise InputError("ray-dataset", f"`dataset` must be a name or a DatasetRequest (got {request!r}).")
     if method not in STEP_METHODS:
         raise InputError(
             "ray-method",
@@ -210,6 +213,7 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
     budget: ClassVar[RayBudget]
     spec: ClassVar[TrainingSpec]
     rungs: ClassVar[tuple[int, ...]]
+    _earlier: dict[str, int]  # leased steps of the runs whose checkpoints this run continues, by run
 
     def setup(self, config: Mapping[str, object]) -> None:
         """Store the configuration. The first `step` creates the training."""
@@ -247,13 +251,14 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Write the state without the key of its noise: whoever reads or copies it learns no later noise.
 
-        The state says to which run of which search its steps were charged.
+        The state says to which runs of which search its steps were charged.
         """
         from trainables.checkpoint import write_state
 
         def save() -> None:
             state = self._started().state_without_key()
-            write_state(Path(checkpoint_dir) / CHECKPOINT, {**state, **self._search, "run": self._charge.name()})
+            runs = {**self._earlier, self._charge.name(): state["leased"]}
+            write_state(Path(checkpoint_dir) / CHECKPOINT, {**state, **self._search, "runs": runs})
 
         self._behind_wall(save)
 
@@ -277,7 +282,7 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
                 "the search that wrote it: call `dp_trainable` with its name as `search`, and with its ledger.",
             )
         self.cleanup()
-        self._charge.require_charged(str(state["run"]), int(state["leased"]))
+        self._charge.require_charged(state["runs"])
 
         def load() -> None:
             self._started().load_state_dict(state)
@@ -285,6 +290,7 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
 
         try:
             self._behind_wall(load)
+            self._earlier = dict(state["runs"])
         except Exception:
             self._forget()  # a part of the state may be loaded
             raise
@@ -300,6 +306,7 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         self._payment: Payment | None = None
         self._reserved = False
         self._drawn_before = self._reported = 0
+        self._earlier = {}
 
     @property
     def _search(self) -> dict[str, object]:

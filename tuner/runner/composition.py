@@ -277,7 +277,7 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
         held = 0 if checkpoint is None else checkpoint_step(checkpoint)
         shape, kept = plan.shape_of(trial.parameters, committed=trial.committed), promised[trial.id]
         rest = shape.remaining(held)
-        if trial.committed or plan.trials == 1:
+        if trial.committed:
             earlier = max(rest.steps - kept.steps, 0)
             continue
         if plan.full_runs is not None:  # its reservation ends at its next pause
@@ -288,9 +288,8 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
         scores += max(rest.releases - kept.releases, 0)
     if earlier:
         are, them = ("is", "it") if earlier == 1 else ("are", "them")
-        run = "run" if plan.commit is None else "committed run"
         return (
-            f"{plural(earlier, 'charged step')} of the {run} {are} in no checkpoint. A resume charges {them} "
+            f"{plural(earlier, 'charged step')} of the committed run {are} in no checkpoint. A resume charges {them} "
             f"again, so it ends this run {plural(earlier, 'step')} earlier than planned."
         )
     if not more and not scores:
@@ -308,6 +307,8 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
             f"{plural(again, 'charged step')} {'is' if again == 1 else 'are'} in no checkpoint, so a resume trains and "
             "charges them again."
         )
+    if plan.has_one_trial and view.left_steps is not None and more > view.left_steps:
+        return f"{repeats} It ends the trial {plural(more, 'step')} earlier than planned."
     return (
         f"{repeats} A resume takes {' and '.join(needs)} of the {' and '.join(left)} left for other trials"
         f"{', which is not enough to finish every interrupted trial.' if short else '.'}"

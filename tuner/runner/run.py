@@ -152,6 +152,7 @@ def run_trials(
         cheapest=() if budget is None else plan.cheapest(),
         when_sure=experiment.search.when_sure,
         committed=_committed(sweep, prepared, study, options),
+        sole=plan.has_one_trial,
         levels=None
         if plan.full_runs is None
         else search_levels(experiment.search, plan.rungs, trials=trials, full_runs=plan.full_runs),

@@ -98,6 +98,7 @@ class StudyDriver:
         when_sure: what to do when the score of a complete trial is very probably near the best possible score. Only
             ``go_on`` works with every sampler.
         committed: the run that follows when the search is over, or None if no run follows.
+        sole: whether the budget was planned for one trial. An interruption shortens this trial by what it loses.
         levels: rungs at which trials pause, in a search that reserves rung by rung; None if trials reserve all their
             steps at their start.
         asks_pruner: whether the study's pruner decides about paused trials.
@@ -123,6 +124,7 @@ class StudyDriver:
         cheapest: Sequence[TrialShape] = (),
         when_sure: WhenSure = "go_on",
         committed: Committed | None = None,
+        sole: bool = False,
         levels: Levels | None = None,
         asks_pruner: bool = True,
     ) -> None:
@@ -136,9 +138,7 @@ class StudyDriver:
         self.mode = mode
         self._committed = committed
         self._stop: Stop | None = None
-        shapes = TrialShapes(
-            rung_steps, shape_of=shape_of, cheapest=cheapest, committed=committed, levels=levels, sole=trials == 1
-        )
+        shapes = TrialShapes(rung_steps, shape_of=shape_of, cheapest=cheapest, committed=committed, levels=levels)
         room = BudgetRoom(budget, committed=None if committed is None else committed.shape.ask)
         earlier = views.read_trials(study, mode=mode, steps_planned=steps_per_trial)
         self._failures = failures = FirstFailures(max_first_failures, earlier)
@@ -150,7 +150,7 @@ class StudyDriver:
         if levels is not None:
             self._rung_wise = RungWise(study, levels, shapes, live, room, mode=mode, asks_pruner=asks_pruner)
             self._paused = PausedTrials(study, self._rung_wise, live, room, candidates, failures)
-        self._reservations = Reservations(room, shapes, live, rung_wise=self._rung_wise, sole=shapes.sole)
+        self._reservations = Reservations(room, shapes, live, rung_wise=self._rung_wise, sole=sole)
         self._new = NewTrials(candidates, shapes, room, self._reservations, live, trials=trials)
         self._interrupted = InterruptedTrials(
             study, shapes, room, candidates, live, self._reservations, self._new, self._paused

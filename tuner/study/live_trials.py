@@ -117,6 +117,10 @@ class LiveTrials:
         """The running and the paused trials."""
         return {**self.running, **self.paused}
 
+    def is_only(self, trial_id: str) -> bool:
+        """Return whether no other trial has started."""
+        return [trial.id for trial in views.read_trials(self._study, mode=self._mode, steps_planned=0)] == [trial_id]
+
     def checkpoint_of(self, trial_id: str) -> int:
         """Return the step of a trial's last checkpoint, or 0 without a checkpoint."""
         return self.find_checkpoint(trial_id) or 0
@@ -128,7 +132,7 @@ class LiveTrials:
         if self._shapes.pause and views.PARAMETERS in frozen.user_attrs:
             found.shape = self._shapes.of_parameters(found.parameters)
             found.granted = found.granted or self._shapes.until(found.shape, 0)
-        if found.committed or (self._shapes.sole and views.PARAMETERS in frozen.user_attrs):
+        elif views.PARAMETERS in frozen.user_attrs:  # a run may end before its planned end
             planned = self._shapes.planned(found.parameters, committed=found.committed)
             found.shape = planned.ending(min(found.shape.steps, planned.steps), after=0)
         return found

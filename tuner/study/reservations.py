@@ -24,7 +24,7 @@ class Reservations:
         shapes: shapes of the trials.
         live: trials that have started and not ended.
         rung_wise: rule of a rung-wise search, or None for another search.
-        sole: whether the search has one trial.
+        sole: whether the budget was planned for one trial.
     """
 
     def __init__(
@@ -69,11 +69,12 @@ class Reservations:
     def _ends_earlier(self, active: RunningTrial, done: int) -> bool:
         """Shorten a run so that it continues from its checkpoint at `done`. Return whether it can.
 
-        The committed run and the only trial of a search have no spare steps. If an interruption lost leased steps, the
+        The committed run and a search's only trial have no spare steps. If an interruption lost leased steps, the
         run ends earlier by as many steps. No record decides when a run is interrupted, so none decides where it ends.
         """
         held = self._room.outstanding().get(active.id)
-        if not (active.committed or self._sole) or held is None or done + held.steps == 0:
+        alone = active.committed or (self._sole and self._live.is_only(active.id))
+        if not alone or held is None or done + held.steps == 0:
             return False
         shape = active.shape.ending(done + held.steps, after=done)
         while not self._room.extend(active.id, shape.remaining(done)):

@@ -25,7 +25,6 @@ class TrialShapes:
     Attributes:
         rungs: rungs of the longest trial.
         cheapest: the cheapest possible shapes of a trial. Empty if all trials have the same shape.
-        sole: whether the search has one trial, which may end before its planned end, as the committed run may.
     """
 
     def __init__(
@@ -36,9 +35,7 @@ class TrialShapes:
         cheapest: Sequence[TrialShape] = (),
         committed: Committed | None = None,
         levels: Levels | None = None,
-        sole: bool = False,
     ) -> None:
-        self.sole = sole
         self.rungs = tuple(rungs)
         self.cheapest = tuple(cheapest)
         nominal = TrialShape(steps=self.rungs[-1], rungs=self.rungs)

@@ -48,7 +48,7 @@ def settings_of(seed: int, count: int) -> list[tuple[SampledGaussian, float]]:
     rng = random.Random(seed)
     found = []
     while len(found) < count:
-        mechanism = SampledGaussian(10 ** rng.uniform(-5, 0), 10 ** rng.uniform(-0.69, 2))
+        mechanism = SampledGaussian(10 ** rng.uniform(-5, 0), 10 ** rng.uniform(-0.52, 2))
         order = rng.choice([rng.choice(ORDERS), float(rng.randint(2, 200)), 1.05 + 10 ** rng.uniform(-3, 2)])
         if order / mechanism.noise_multiplier < 60 and order <= ORDER_RANGE[1]:  # what 40 digits integrate in a moment
             found.append((mechanism, order))
@@ -75,13 +75,13 @@ def test_removing_a_record_is_the_larger_direction() -> None:
 def test_without_sampling_it_is_the_gaussian_and_next_to_no_noise_has_no_bound() -> None:
     for order in (1.05, 2.0, 7.3, 1024.0):
         assert order / 18 <= divergence(SampledGaussian(1.0, 3.0), order) <= order / 18 * (1 + 2e-9)
-    for noise in (0.199, 1e-200):
+    for noise in (0.299, 1e-200):
         assert divergence(SampledGaussian(0.5, noise), 4.0) == inf
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
-    rate=st.floats(1e-5, 1.0), noise=st.floats(0.2, 300.0), order=st.floats(1.05, 900.0), factor=st.floats(1.001, 4.0)
+    rate=st.floats(1e-5, 1.0), noise=st.floats(0.3, 300.0), order=st.floats(1.05, 900.0), factor=st.floats(1.001, 4.0)
 )
 def test_monotone_in_rate_noise_and_order(rate: float, noise: float, order: float, factor: float) -> None:
     here = divergence(SampledGaussian(rate, noise), order)
@@ -113,7 +113,7 @@ def test_conversion_refuses_what_is_no_divergence(order: float, spent: float) ->
 
 
 @pytest.mark.parametrize("rate", [1e-11, 1e-14])
-@pytest.mark.parametrize(("noise", "order"), [(0.215, 1.5), (0.3, 2.5)])
+@pytest.mark.parametrize(("noise", "order"), [(0.3, 1.5), (0.3, 2.5)])
 def test_where_a_rare_record_would_be_seen_from_far(rate: float, noise: float, order: float) -> None:
     """The losses that count lie far out there: none of them may be cut off."""
     mechanism = SampledGaussian(rate, noise)

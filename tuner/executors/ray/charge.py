@@ -27,7 +27,7 @@ class ChargeActor:
     def __init__(self) -> None:
         self._charges: dict[str, Charge] = {}
 
-    def ask(self, trial_id: str, charge: bytes, method: str, *arguments: int | str, **named: float) -> Any:  # noqa: ANN401 - the method's answer
+    def ask(self, trial_id: str, charge: bytes, method: str, *arguments: int | dict[str, int], **named: float) -> Any:  # noqa: ANN401 - its answer
         """Call a method of the trial's `Charge` and return the result.
 
         The first call for a trial stores its pickled `charge`, which opens the ledger. Later calls use that object.
@@ -95,7 +95,7 @@ class ActorCharge:
                     raise
                 time.sleep(_PAUSE)
 
-    def _ask(self, method: str, *arguments: int | str, **named: float) -> Any:  # noqa: ANN401 - the method's answer
+    def _ask(self, method: str, *arguments: int | dict[str, int], **named: float) -> Any:  # noqa: ANN401 - the method's answer
         actor = ray.get_actor(self.actor, namespace=self.namespace)
         try:
             return ray.get(actor.ask.remote(self.trial_id, self.charge, method, *arguments, **named))

@@ -184,7 +184,7 @@ class _Bridge:
         placed.again_at = None
         with self._guard():
             if self.driver.restarted(placed.suggestion.trial_id, placed.because):
-                # A committed run may now end earlier.
+                # A committed run, or an only trial, may now end earlier.
                 shape = self.driver.shape_of_trial(placed.suggestion.trial_id)
                 placed.suggestion = replace(placed.suggestion, shape=shape)
                 return self._place(ray_id, placed.suggestion)
@@ -204,8 +204,8 @@ class _Bridge:
         trial_id = self._ours[ray_id]
         if ray_id in self._added and self.driver.is_running(trial_id):
             with self._guard():
-                # If the repeated steps do not fit the budget, the driver finishes the trial as LOST. Ray may still
-                # start the trial, but the ledger then refuses its lease.
+                # If the repeated steps do not fit the budget, the driver finishes the trial as LOST, or lets an only
+                # trial end earlier. Ray starts the trial with its old end, so the ledger then refuses a lease.
                 self.driver.restarted(trial_id, "its machine leaves the cluster")
         self._added.add(ray_id)
 

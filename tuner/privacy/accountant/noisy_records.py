@@ -23,6 +23,7 @@ from math import ceil, exp, inf, isfinite, log, log1p, log10
 from tuner.errors import InputError
 from tuner.privacy.accountant.mechanism import is_real_number, require_delta, require_steps
 from tuner.privacy.accountant.pld import beyond
+from tuner.privacy.accountant.rdp import LEAST_NOISE
 
 __all__ = ["MARGIN", "NoisyRecords", "calibrate_release", "gaussian_delta", "smallest_epsilon"]
 
@@ -91,6 +92,8 @@ class NoisyRecords:
 
     def divergence(self, order: float) -> float:
         """Return an upper bound of the Rényi divergence of order a > 1 between the outputs of two records."""
+        if 1 / self.shift < LEAST_NOISE or self.label_epsilon > _MOST_FOR_LABELS:
+            return inf
         y, rest = self.label_epsilon, self.classes - 2
         # log of p^a q^(1−a) + q^a p^(1−a) + (k−2) q, with p = e^y q.
         terms = (log(self.kept) + (order - 1) * y, log(self.changed) - (order - 1) * y)

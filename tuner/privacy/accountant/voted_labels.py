@@ -12,12 +12,13 @@ Formal guarantees:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, isfinite, log10, sqrt
+from math import ceil, inf, isfinite, log10, sqrt
 
 from tuner.errors import InputError
 from tuner.privacy.accountant.mechanism import is_real_number, require_delta, require_steps
 from tuner.privacy.accountant.noisy_records import gaussian_delta, smallest_epsilon
 from tuner.privacy.accountant.pld import beyond
+from tuner.privacy.accountant.rdp import LEAST_NOISE
 
 __all__ = ["VotingNoise", "calibrate_votes"]
 
@@ -66,7 +67,7 @@ class VotingNoise:
 
     def divergence(self, order: float) -> float:
         """Return an upper bound of the Rényi divergence of order `order`, above 1: order·μ²/2."""
-        return order * self.shift**2 / 2
+        return order * self.shift**2 / 2 if 1 / self.shift >= LEAST_NOISE else inf
 
 
 def calibrate_votes(*, queries: int, answers: int, threshold_share: float, epsilon: float, delta: float) -> VotingNoise:
@@ -74,12 +75,16 @@ def calibrate_votes(*, queries: int, answers: int, threshold_share: float, epsil
 
     `threshold_share` is the tests' share of μ², above 0 and below 1. The answers have the rest.
     """
+
+    def fits(shift: float) -> bool:
+        return gaussian_delta(epsilon, shift) + beyond(1 / shift) < delta
+
     low, high = 0.0, 1.0
-    while gaussian_delta(epsilon, high) < delta:
+    while fits(high):
         low, high = high, 2 * high
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if gaussian_delta(epsilon, middle) < delta else (low, middle)
+        low, high = (middle, high) if fits(middle) else (low, middle)
     found = None
     for slack in (1.0, 1 - 1e-6, 1 - 1e-3):
         shift = low * slack
