@@ -196,6 +196,27 @@ def test_one_that_died_before_its_ledger_was_closed_is_not_finished(
     assert tune.search_state(tune.sweeps[0].name).status == "closed"
 
 
+@pytest.mark.parametrize("more", [(), ("--set", "search.trials=2")])
+def test_an_interruption_costs_the_only_trial_no_more_than_the_steps_it_repeats(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    """The budget has no step beside it. A resume that ended it as LOST would leave no model for the whole ε."""
+    file = tune.write(search__trials=1, search__rungs=2, privacy__noise_multiplier="auto", trainable__epochs=60)
+    with monkeypatch.context() as patch:
+        raising_at(patch, 3, after=1)
+        said = tune("run", file, "--local", code=130).text
+    assert "earlier than planned" in said
+    tune("resume", "tiny", "--local", "--quiet", *more)
+    state = tune.search_state(tune.sweeps[0].name)
+    assert state.leased_steps == state.filter.step_cap, "all of the budget was used, and no more"
+    run = tune("show", "tiny", "--json").json["trials"][0]
+    assert (run["state"], run["step"]) == ("complete", run["steps_planned"])
+    assert 0 < state.filter.step_cap - run["step"] <= state.filter.step_cap // 10
+    exported = tune("export", "tiny", "--json").json
+    assert "Interruptions ended" in Path(exported["files"][0]).read_text()
+    tune("verify", "exports/tiny/privacy_card.json")
+
+
 @pytest.mark.parametrize("beyond", [0, 3])
 def test_an_interruption_says_what_resuming_repeats(tune: Tune, monkeypatch: pytest.MonkeyPatch, beyond: int) -> None:
     """Ctrl-C in the second rung of the second of two trials that fit, so many steps after its checkpoint."""

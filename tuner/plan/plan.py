@@ -175,8 +175,9 @@ class Plan:
 
     @property
     def has_one_trial(self) -> bool:
-        """Whether the search has one trial, which has no spare steps: an interruption shortens it by what it loses."""
-        return self.trials == 1 and self.full_runs is None and not self.mode.runs_hidden
+        """Whether the budget is that of one trial, which has no spare steps: an interruption shortens it."""
+        one = self.trials == 1 or self.trials_that_fit == 1  # a resume may ask for more than was planned
+        return one and self.full_runs is None and not self.mode.runs_hidden
 
     def cheapest(self) -> tuple[TrialShape, ...]:
         """Return the cheapest shapes, or none if all trials cost the same. If no cheapest shape fits, no trial fits."""
