@@ -459,7 +459,8 @@ class PrivateTraining:
         Only validation records decide it, which have no guarantee then. A sealed run ends with the worst score instead.
         """
         exact = self.spec.score_noise is None and self.spec.replay_key is None
-        if exact and not len(self._records["validation"][0]):
+        helps = self._ranks is not None and self._ranks.rank > 0  # it scores nothing
+        if exact and not helps and not len(self._records["validation"][0]):
             raise DatasetError("split-empty", _NO_RECORDS.format(split="validation"))
 
     def save(self, path: Path) -> None:

@@ -32,7 +32,7 @@ from trainables.data import DatasetRequest, as_it_is, check_present, info, publi
 from trainables.errors import DatasetError, TrainableError, WalledError
 from trainables.methods import STEP_METHODS, from_parameters
 from trainables.model_sizes import is_perceptron
-from trainables.rungs import Payment
+from trainables.rungs import Payment, private_training
 from trainables.spec import TrainingSpec
 from trainables.tasks import check_metric
 from trainables.wall import behind, operator_log
@@ -322,7 +322,6 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
         """Return the training, and create it for a new run."""
         if self._training is None:
             from trainables.data.shared import SharedRecords
-            from trainables.training import PrivateTraining
 
             values = dict(self._values)
             optimizer = str(values.get("optimizer", self.spec.optimizer))
@@ -334,7 +333,7 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
                 parameters=values,
                 device="auto" if ray.get_gpu_ids() else "cpu",
             )
-            self._training = SharedRecords(PrivateTraining, self.budget.actor)(spec, self._charge)
+            self._training = SharedRecords(private_training, self.budget.actor)(spec, self._charge)
         return self._training
 
     def _advance(self) -> dict[str, float]:
