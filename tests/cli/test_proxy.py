@@ -154,3 +154,26 @@ def test_what_cannot_be_a_proxy_is_refused_before_anything_is_charged(tune: Tune
     tune("budget", "set", "digits", "--epsilon", "1", "--delta", "1e-4")
     tune("run", tune.write(**proxy), "--local", code=3)
     assert tune.sweeps == [], "a search that has no room does not search the public records either"
+
+
+def test_a_proxy_search_is_kept_when_the_charged_search_is_refused(
+    tune: Tune, proxy: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune("budget", "set", "digits", "--epsilon", "10", "--delta", "1e-3")
+    real = start.enter
+
+    def after_another(*arguments: Any, **more: Any) -> Any:  # noqa: ANN401
+        tune("budget", "set", "digits", "--epsilon", "1", "--delta", "1e-4")
+        return real(*arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(start, "enter", after_another)
+        said = tune("run", tune.write(**proxy), "--local", code=3)
+    search = only(tune)
+    assert search.proxy.whole
+    assert f"The public search is kept. To charge the search later, use: tune resume {search.id} --local" in said.text
+    tune("budget", "set", "digits", "--epsilon", "10", "--delta", "1e-3")
+    specs = noted(monkeypatch)
+    tune("resume", "tiny", "--local", "--quiet")
+    assert {spec.dataset.name for spec in specs} == {"digits"}
+    assert tune.search_state(search.id).status == "closed"

@@ -139,6 +139,7 @@ def test_room_that_was_taken_meanwhile_keeps_the_search(
         tune("run", file, "--local", code=3)
     (folder,) = tune.sweeps
     assert "open_search" not in tune.entries
+    assert f"to continue: tune resume {folder.name} --local" in tune("status").out, "its charged run is missing"
     tune("budget", "set", "digits", "--epsilon", "5", "--delta", "1e-4")
     tune("resume", "tiny", "--local")
     assert tune.search_state(both(tune)[1].id).leased_steps == STEPS
