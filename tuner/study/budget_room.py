@@ -63,6 +63,7 @@ class BudgetRoom:
         """
         if self._budget is None:
             return True
+        self.refusal = ""
         if not self._budget.fits(self._beside(ask)):
             return False
         try:
