@@ -26,6 +26,16 @@ def test_the_summary_has_the_best_the_budget_and_what_to_run_next() -> None:
         assert command in seen
 
 
+def test_the_summary_says_why_trials_failed_or_were_lost() -> None:
+    reason = "its worker died"
+    trials = (row(0), row(1, None, "failed", reason="ValueError"), row(2, None, "lost", reason=reason))
+    seen = shown(summary(report(*trials, row(3, None, "lost", reason=reason), row(4, 0.1, "pruned", reason="slow"))))
+    lines = [line.strip(" │").split() for line in seen.splitlines()]
+    assert "failed 1: ValueError".split() in lines
+    assert f"lost 2, 3: {reason}".split() in lines
+    assert "slow" not in seen, "a pruned trial is no failure"
+
+
 def test_the_table_begins_with_the_best_and_is_cut_at_ten() -> None:
     seen = shown(summary(report(*(row(number, number / 100) for number in range(30)))))
     rows = [line for line in seen.splitlines() if " complete " in line and "of 5" not in line]

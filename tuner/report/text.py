@@ -207,6 +207,7 @@ def summary(report: SweepReport) -> RenderableType:
     else:
         counts = f" ({report.counts})" if report.counts else ""
         head.append(("trials", f"{report.ended} of {report.trials_planned}{counts}"))
+        head += _without_score(report.trials)
         without = "none: the committed run is not complete" if report.commits else "no trial ran to its end"
         named = "" if best is None else f"{trial_name(best.number, committed=best.committed)}, {_score(report)}"
         head.append(("released" if report.commits else "best", named or without))
@@ -230,6 +231,15 @@ def summary(report: SweepReport) -> RenderableType:
         return parts if report.runs_hidden else [_best_table(report, console, room), Text(), *parts]
 
     return _Framed(first=report.headline, title=title, body=body, border="green" if best else "red")
+
+
+def _without_score(trials: Sequence[TrialRow]) -> list[tuple[str, str]]:
+    """Return a line for each reason for which trials failed or were lost, with the numbers of these trials."""
+    numbers: dict[tuple[str, str], list[str]] = {}
+    for trial in trials:
+        if trial.state in ("failed", "lost"):
+            numbers.setdefault((trial.state, trial.reason or "no reason is stored"), []).append(str(trial.number))
+    return [(state, f"{', '.join(those)}: {reason}") for (state, reason), those in numbers.items()]
 
 
 def _score(report: SweepReport) -> str:

@@ -227,10 +227,11 @@ def hold(sweep: SweepFolder) -> Iterator[None]:
     """Lock a sweep for this process. Raise an InputError if another process holds the lock."""
     lock = take_lock(sweep.root / _LOCK)
     if lock is None:
+        pid = sweep.read_status().get("pid")  # None while the charged run of a public search runs
         raise InputError(
             "sweep-running",
-            f"Process {sweep.read_status().get('pid')} is already running {sweep.id}. Wait until it ends, or stop it "
-            f"with: {sweep.command('stop')}",
+            f"{'A process' if pid is None else f'Process {pid}'} is already running {sweep.id}. Wait until it ends, or "
+            f"stop it with: {sweep.command('stop')}",
         )
     try:
         yield
