@@ -44,7 +44,8 @@ def gradient_source(
     source = per_sample_source(
         model,
         layout,
-        example=torch.stack([a, b, c, a]),
+        # A model may do something else with inputs of at least 1, or with whole numbers.
+        example=torch.stack([a, b, c, a, 3 * b, (4 * c).floor()]),
         autocast=_AUTOCAST[precision],
         loss=summed_loss(task),
         gpu_pass=gpu_pass,

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.engine.batches import RAISED
+from trainables.engine.layout import Layout
 from trainables.engine.unrolled import dropout_problem
 from trainables.errors import GateError, HyperparameterError
 
@@ -32,6 +33,9 @@ _OUTLIERS: Final = (0.0, 1.9, 3.0, 1e3, -1e3, 1e30, nan)
 _EXAMPLES: Final = 3
 _ORDINARY: Final = 8.0
 _SEED: Final = 0  # a public seed
+_ELSEWHERE: Final = (1, 2)  # seeds of other weights at which a user's own model is checked
+_MANY: Final = 256  # samples of a large batch, for models that count them
+_MANY_NUMBERS: Final = 2**22  # most numbers of this batch
 
 
 def public_inputs(input_shape: tuple[int, ...], count: int = _EXAMPLES) -> Tensor:
@@ -146,11 +150,12 @@ def check_logits(module: nn.Module, *, input_shape: tuple[int, ...], classes: in
         )
 
 
-def check_private(module: nn.Module, *, input_shape: tuple[int, ...] | None = None) -> None:
+def check_private(module: nn.Module, *, input_shape: tuple[int, ...] | None = None, own: bool = False) -> None:
     """Raise GateError if the output for one sample depends on other samples or on a hidden random stream.
 
     Layer types that are known to do so are refused. With `input_shape`, the model also gets public inputs one by one
-    and in company (`_samples_mix`). The outputs must be equal.
+    and in company (`_samples_mix`). The outputs must be equal. With `own`, for a user's model, they must be so in a
+    large batch and at public random weights too, because initial weights of 0 can hide that samples mix.
     """
     problems = [_problem_of_layer(name, layer) for name, layer in module.named_modules()]
     if not any(parameter.requires_grad for parameter in module.parameters()):
@@ -158,10 +163,20 @@ def check_private(module: nn.Module, *, input_shape: tuple[int, ...] | None = No
             ("model-not-trainable", "The model has no trainable parameter. Give it one with requires_grad=True.")
         )
     GateError.raise_any(problems)
-    if input_shape is not None and _samples_mix(module, input_shape):
+    if input_shape is None:
+        return
+    layout = Layout.of(module)
+    initial = layout.flatten(module)
+    mixed = _samples_mix(module, input_shape, large=own)
+    for seed in _ELSEWHERE if own and not mixed else ():
+        layout.write(layout.elsewhere(initial, seed=seed), module)
+        mixed |= _samples_mix(module, input_shape)
+    layout.write(initial, module)
+    if mixed:
         raise GateError(
             "samples-mixed",
-            f"The output of {type(module).__name__} for a sample must not depend on other samples or on earlier calls.",
+            f"The output of {type(module).__name__} for a sample must not depend on other samples or on earlier calls, "
+            "and no call may change a buffer or a frozen parameter.",
         )
 
 
@@ -174,11 +189,12 @@ def _problem_of_layer(name: str, layer: nn.Module) -> tuple[str, str] | None:
     return dropout_problem(name, layer)
 
 
-def _samples_mix(module: nn.Module, input_shape: tuple[int, ...]) -> bool:
-    """Return whether the output for a public sample depends on other samples, or a call changes a buffer.
+def _samples_mix(module: nn.Module, input_shape: tuple[int, ...], *, large: bool = False) -> bool:
+    """Return whether the output for a public sample depends on other samples, or a call changes what the model holds.
 
     Each sample is compared alone and in company: of random samples, of copies of itself, of zeros, of small integers,
-    of constants, of a sample with which it shares half of its values, and of one or two outliers.
+    of constants, of a sample with which it shares half of its values, of one or two outliers, and with `large` of a
+    large batch.
     """
     a, b, c = public_inputs(input_shape)
     generator = torch.Generator().manual_seed(_SEED + 1)
@@ -198,24 +214,46 @@ def _samples_mix(module: nn.Module, input_shape: tuple[int, ...]) -> bool:
         *((a, each, c) for each in odd),
         *((a, each, each, c) for each in odd),
     ]
-    buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
+    before = [value.clone() for value in _held(module)]
     with torch.no_grad():
-        disturbed = any(_disturbs(module, company) for company in companies)
-    stateful = any(not torch.equal(buffer, buffers[name]) for name, buffer in module.named_buffers())
+        disturbed = any(_disturbs(module, torch.stack(company)) for company in companies)
+        if large:
+            many = public_inputs(input_shape, max(_EXAMPLES, min(_MANY, _MANY_NUMBERS // a.numel())))
+            disturbed = disturbed or _disturbs(module, many, last=_EXAMPLES)
+    _train_on(module, torch.stack([a, b, c]))
+    stateful = not all(map(torch.equal, _held(module), before))
     return stateful or disturbed
 
 
-def _disturbs(module: nn.Module, company: tuple[Tensor, ...]) -> bool:
+def _held(module: nn.Module) -> list[Tensor]:
+    """Return all that a module holds: its parameters and buffers. Two that are NaN are not equal."""
+    return [value.detach() for value in (*module.parameters(), *module.buffers())]
+
+
+def _train_on(module: nn.Module, inputs: Tensor) -> None:
+    """Make a forward and a backward pass, in which a model may do what it does not do without gradients."""
+    trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+    def run(x: Tensor) -> None:
+        with torch.enable_grad():
+            torch.autograd.grad(module(x).sum(), trainable, allow_unused=True)
+
+    _raised(run, inputs)  # `check_domain` refuses a model that raises
+
+
+def _disturbs(module: nn.Module, together: Tensor, *, last: int | None = None) -> bool:
     """Return whether the output for an ordinary sample differs between this company and a call with the sample alone.
 
-    Outputs for outliers are not compared, because they may have large rounding errors.
+    Outputs for outliers are not compared, because they may have large rounding errors. With `last`, only the outputs
+    for so many samples at the end are compared.
     """
-    together = torch.stack(company)
-    compared = [place for place, sample in enumerate(company) if float(sample.abs().max()) < _ORDINARY]
+    ordinary = [place for place, sample in enumerate(together) if float(sample.abs().max()) < _ORDINARY]
+    compared = ordinary if last is None else ordinary[-last:]
     try:
-        alone, outputs = torch.cat([module(company[place][None]) for place in compared]), module(together)
+        alone, outputs = torch.cat([module(together[place][None]) for place in compared]), module(together)
     except KeyboardInterrupt:
         raise
     except RAISED:
         return False  # `check_domain` refuses a model that raises, and NaN is outside the domain
-    return not torch.allclose(outputs[compared], alone, rtol=1e-4, atol=1e-5, equal_nan=True)
+    size = float(alone.abs().nan_to_num(posinf=0.0).max()) if alone.numel() else 0.0
+    return not torch.allclose(outputs[compared], alone, rtol=1e-4, atol=1e-5 * max(1.0, size), equal_nan=True)

@@ -85,7 +85,7 @@ def build(
     check_private(module)  # first, because its message names the layer
     check_logits(module, input_shape=input_shape, classes=classes)
     check_domain(module, input_shape=input_shape, classes=classes)
-    check_private(module, input_shape=input_shape)
+    check_private(module, input_shape=input_shape, own=":" in name)
     return module
 
 

@@ -20,7 +20,7 @@ from trainables.data import Splits
 from trainables.engine.accelerator import device_kind, full_float32, repeatable
 from trainables.engine.average import WeightAverage
 from trainables.engine.gen import LossProbes
-from trainables.engine.layout import Layout
+from trainables.engine.layout import Layout, untrained
 from trainables.engine.losses import LossPasses
 from trainables.engine.noise import add_noise
 from trainables.engine.per_sample import pass_samples
@@ -126,6 +126,7 @@ class PrivateTraining:
             self._model.load_state_dict(weights_of(Path(spec.initial), like=self._model, of=spec.initial_of))
         self._layout = Layout.of(self._model)
         self._theta = self._layout.flatten(self._model)
+        self._fixed = {name: value.clone() for name, value in untrained(self._model).items()}
         splits = splits or data.load_records(spec.dataset)
         self._records = _records(splits, self._device)
         self._users = _users(spec, splits, self._device)
@@ -252,8 +253,18 @@ class PrivateTraining:
 
         After the last step, the average is extrapolated.
         """
-        self._layout.write(self._shown, self._model)
+        self._write(self._shown)
         return self._model
+
+    def _write(self, theta: Tensor) -> None:
+        """Write `theta` into the model, and the public initial values into all else that it holds.
+
+        The gate refuses a model that stores something of a batch. If it missed one, nothing of it is stored or scored.
+        """
+        with torch.no_grad():
+            for name, value in untrained(self._model).items():
+                value.copy_(self._fixed[name])
+        self._layout.write(theta, self._model)  # last, because a buffer may be a view of a trained parameter
 
     @property
     def _shown(self) -> Tensor:
@@ -319,7 +330,7 @@ class PrivateTraining:
             return
         answered = {}
         for factor in FACTORS:
-            self._layout.write(self._average.value(factor), self._model)
+            self._write(self._average.value(factor))
             answered[factor] = Answered.of(answers(self._model, inputs, targets, outputs=self._outputs), self._task)
         self._factor = choose_factor(answered, metric=self.spec.metric)
 
@@ -392,7 +403,7 @@ class PrivateTraining:
         leases for the same trial after this object's first lease, for example one that was taken for dead, the charge
         counts more. Whoever continues from the state then takes a new key.
         """
-        self._layout.write(self._theta, self._model)  # the model may contain the averaged weights
+        self._write(self._theta)  # the model may contain the averaged weights
         state = {
             "spec": spec_fingerprint(self.spec),
             "step": self.step,

@@ -133,6 +133,54 @@ def test_the_gate_sees_rows_that_meet_in_company(meeting: str) -> None:
         check_private(in_company(MIXING[meeting]), input_shape=(4,))
 
 
+def within(x: Tensor) -> Tensor:
+    return x.nan_to_num().clamp(-5, 5)
+
+
+def residual(run: Callable[[Any, Tensor], Tensor]) -> nn.Module:
+    """A residual branch that `run` mixes into and whose last layer starts at zero, as in many networks."""
+    branch = nn.Linear(4, 4)
+    nn.init.zeros_(branch.weight)
+    nn.init.zeros_(branch.bias)
+    return Net(lambda net, x: net.last(x + net.branch(run(net, x))), branch=branch, last=nn.Linear(4, 2))
+
+
+def test_the_gate_sees_what_zeros_hide_at_the_initial_weights() -> None:
+    mixing = residual(lambda _net, x: within(x) - within(x).mean(0))
+    initial = {name: value.clone() for name, value in mixing.state_dict().items()}
+    check_private(mixing, input_shape=(4,))  # the control: nothing shows at these weights
+    with raises_code(GateError, "samples-mixed"):
+        check_private(mixing, input_shape=(4,), own=True)
+    check_private(residual(lambda _net, x: within(x)), input_shape=(4,), own=True)
+    assert all(torch.equal(value, initial[name]) for name, value in mixing.state_dict().items())
+
+
+def test_the_gate_sees_a_limit_on_the_samples_of_a_batch() -> None:
+    first_eight = in_company(lambda x: 1.0 * (torch.arange(len(x)) < 8)[:, None])
+    with raises_code(GateError, "samples-mixed"):
+        check_private(first_eight, input_shape=(4,), own=True)
+
+
+def leaking(x: Tensor, kept: Tensor, *, always: bool) -> Tensor:
+    """Keeps a mean of the batch, at least while gradients are computed."""
+    if always or torch.is_grad_enabled():
+        with torch.no_grad():
+            kept.lerp_(within(x).mean(0), 0.1)
+    return x
+
+
+@pytest.mark.parametrize("always", [True, False])
+@pytest.mark.parametrize("frozen", [True, False])
+def test_the_gate_sees_a_model_that_keeps_something_of_a_batch(*, frozen: bool, always: bool) -> None:
+    module = Net(lambda net, x: net.last(leaking(x, net.kept, always=always)), last=nn.Linear(4, 2))
+    if frozen:
+        module.kept = nn.Parameter(torch.zeros(4), requires_grad=False)
+    else:
+        module.register_buffer("kept", torch.zeros(4))
+    with raises_code(GateError, "samples-mixed"):
+        check_private(module, input_shape=(4,))
+
+
 def test_a_layer_that_mixes_is_refused_by_its_type() -> None:
     """Also where no sample meets another when it is tried, as in evaluation."""
     with raises_code(GateError, "samples-mixed"):

@@ -9,8 +9,9 @@ import pytest
 import torch
 from covering import pairs
 from errors_helper import raises_code
-from gradient_checks import Net
+from gradient_checks import Net, check
 from torch import Tensor, nn
+from torch.nn.utils.prune import random_unstructured
 from training_fakes import normals, step_over
 
 from trainables.engine import batches as engine_batches
@@ -18,7 +19,7 @@ from trainables.engine import step as engine_step
 from trainables.engine.bookkeeping import BookkeepingSource
 from trainables.engine.clip import CLIPPINGS, clip_factors, clipped_sum
 from trainables.engine.layout import Layout
-from trainables.engine.linear import is_linear_stack
+from trainables.engine.linear import LinearStackSource, is_linear_stack
 from trainables.engine.objective import Points
 from trainables.engine.per_sample import TorchFuncSource
 from trainables.engine.random import SeededGenerator
@@ -109,6 +110,36 @@ def test_the_noise_covers_the_slack_where_there_is_one(size: int, width: int, sl
 def test_closed_form_is_refused_where_it_would_not_be_exact(layers: list[nn.Module]) -> None:
     assert not is_linear_stack(nn.Sequential(*layers))
     assert is_linear_stack(linear_model())
+
+
+def doubled(model: nn.Sequential) -> None:
+    model.register_forward_pre_hook(lambda _model, inputs: (2 * inputs[0],))
+
+
+def tripled(model: nn.Sequential) -> None:
+    model[1].register_forward_hook(lambda _layer, _inputs, outputs: 3 * outputs)
+
+
+def pruned(model: nn.Sequential) -> None:
+    random_unstructured(model[1], "weight", amount=0.5)
+
+
+def replaced(model: nn.Sequential) -> None:
+    layer = model[1]
+    layer.forward = lambda x: nn.functional.linear(x, 2 * layer.weight, layer.bias)  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("change", [doubled, tripled, pruned, replaced])
+def test_a_linear_stack_whose_layers_are_changed_has_the_gradients_of_its_own_function(
+    change: Callable[[nn.Sequential], None],
+) -> None:
+    model = linear_model()
+    change(model)
+    layout, (x, y) = Layout.of(model), records(5)
+    points = Points(centre=layout.flatten(model))
+    check(model, per_sample_source(model, layout, example=x[:3]), points, x, y, 1)
+    with pytest.raises((AssertionError, RuntimeError)):  # the control: as a plain stack it has other gradients
+        check(model, LinearStackSource(linear_model(), layout), points, x, y, 1)
 
 
 # -- the clip --------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -101,11 +102,19 @@ class SensitivityProbe:
         module: the model.
         source: per-sample gradients of the model.
         settings: hyper-parameters of the method. Its clipping norm is C.
+        theta: weights at which the sums are computed, shape (d,). None takes those of the module.
     """
 
-    def __init__(self, module: nn.Module, source: PerSampleSource, settings: Hyperparameters) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        source: PerSampleSource,
+        settings: Hyperparameters,
+        *,
+        theta: Tensor | None = None,
+    ) -> None:
         layout = Layout.of(module)
-        self._theta = layout.flatten(module)
+        self._theta = layout.flatten(module) if theta is None else theta
         self._source = source
         self._stages = settings.stages(layout)
         self._settings = settings
@@ -219,12 +228,20 @@ def check_sensitivity(
 ) -> None:
     """Raise GateError if one public record moves the clipped sum of a model's gradients further than C.
 
-    The probe is a test on random and hostile inputs and no proof: a model or a method of the user's own may mix samples
-    for other inputs only.
+    The probe is a test on random and hostile inputs, at initial and random weights, and no proof: a model or a method
+    of the user's own may mix samples elsewhere.
     """
     settings = from_parameters(method, parameters or {}, batch_size=_BATCH, steps=1, noise_multiplier=1.0)
-    probe = SensitivityProbe(module, source, settings)
-    for moved in probe.probe(input_shape, classes, records=_RECORDS, generator=torch.Generator().manual_seed(0)):
+    layout = Layout.of(module)
+    initial = layout.flatten(module)
+    probes = [
+        SensitivityProbe(module, source, settings, theta=theta)
+        for theta in (initial, layout.elsewhere(initial, seed=1))
+    ]
+    for moved in chain.from_iterable(
+        probe.probe(input_shape, classes, records=_RECORDS, generator=torch.Generator().manual_seed(0))
+        for probe in probes
+    ):
         if not moved.within:
             raise GateError(
                 "sensitivity-exceeded",

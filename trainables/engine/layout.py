@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Layout", "flat"]
+__all__ = ["Layout", "flat", "untrained"]
+
+_NEAR: Final = 0.3  # of a bias, or of another vector; a matrix gets 1 / √inputs, so that outputs keep their size
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,17 @@ class Layout:
         parts = torch.split(theta, list(self.sizes))
         return {name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
 
+    def elsewhere(self, theta: Tensor, *, seed: int) -> Tensor:
+        """Return `theta` plus PUBLIC random numbers of the size of usual initial weights, shape (d,).
+
+        Checks of a model are repeated there. At its initial weights, zeros may hide what its layers do to a batch.
+        """
+        public = torch.Generator().manual_seed(seed)
+        sizes = [_NEAR if len(shape) < 2 else shape[1:].numel() ** -0.5 for shape in self.shapes]
+        return theta + flat(
+            [size * torch.randn(shape, generator=public) for size, shape in zip(sizes, self.shapes, strict=True)]
+        ).to(theta)
+
     def write(self, theta: Tensor, module: nn.Module) -> None:
         """Copy `theta`, shape (d,), into the module's parameters."""
         named = dict(module.named_parameters())
@@ -63,3 +77,9 @@ class Layout:
 def flat(parts: Iterable[Tensor]) -> Tensor:
     """Return the entries of all parts as one vector."""
     return torch.cat([part.reshape(-1) for part in parts])
+
+
+def untrained(module: nn.Module) -> dict[str, Tensor]:
+    """Return a module's buffers and frozen parameters by name."""
+    frozen = {name: each.detach() for name, each in module.named_parameters() if not each.requires_grad}
+    return {**frozen, **dict(module.named_buffers())}

@@ -172,8 +172,11 @@ def _by_sample(parts: list[Tensor], samples: int) -> Tensor:
 
 
 def is_linear_stack(module: nn.Module) -> bool:
-    """Return whether the module is a sequence of nn.Flatten, trainable linear layers and pointwise activations."""
-    if type(module) is not nn.Sequential or len(module) < 2:
+    """Return whether the module is a sequence of nn.Flatten, trainable linear layers and pointwise activations.
+
+    A hook could change what a layer computes, or store something.
+    """
+    if type(module) is not nn.Sequential or len(module) < 2 or any(map(_is_changed, module.modules())):
         return False
     flatten, *rest = module
     linears = [layer for layer in rest if type(layer) is nn.Linear]
@@ -185,7 +188,14 @@ def is_linear_stack(module: nn.Module) -> bool:
         and (flatten.start_dim == 1 and flatten.end_dim == -1)
         and all(type(layer) is nn.Linear or type(layer) in _POINTWISE for layer in rest)
         and not any(getattr(layer, "inplace", False) for layer in rest)
-        and len({id(parameter) for parameter in parameters}) == len(parameters)
+        and all({name for name, _ in layer.named_parameters()} <= {"weight", "bias"} for layer in linears)
+        and len({id(parameter) for parameter in parameters}) == len(parameters) == len([*module.parameters()])
         and all(parameter.requires_grad for parameter in parameters)
         and all(a.out_features == b.in_features for a, b in pairwise(linears))
     )
+
+
+def _is_changed(layer: nn.Module) -> bool:
+    """Return whether a layer has hooks, or a forward pass that is not its type's."""
+    hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
+    return any(hooks) or "forward" in vars(layer)

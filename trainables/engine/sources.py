@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import replace
+from math import isfinite
 from typing import Final
 
 import torch
@@ -59,7 +60,7 @@ def per_sample_source(
             try:
                 if example is None or _holds(replace(source, loss=_probe, autocast=None), module, layout, example):
                     return source
-            except (UnknownLayerError, RuntimeError, ValueError, IndexError) as error:
+            except (UnknownLayerError, RuntimeError, ValueError, LookupError) as error:
                 # torch raises these errors if a tensor is changed in place, or if the first axis is not the samples
                 reason = str(error).partition("\n")[0]
     except UnknownLayerError as error:
@@ -72,7 +73,7 @@ def per_sample_source(
     fallback = TorchFuncSource(unrolled(module), layout, loss, gpu_pass=gpu_pass)
     try:
         right = example is None or _holds(replace(fallback, loss=_probe), module, layout, example)
-    except (RuntimeError, ValueError, IndexError) as error:
+    except (RuntimeError, ValueError, LookupError) as error:
         right, reason = False, f"{reason}; {str(error).partition(chr(10))[0]}"
     if not right:
         raise GateError(
@@ -105,10 +106,14 @@ def _probe(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def _holds(source: BookkeepingSource | TorchFuncSource, module: nn.Module, layout: Layout, example: Tensor) -> bool:
-    """Return whether the source's norms and sums agree with autograd, with two evaluation points and with one."""
+    """Return whether the source's norms and sums agree with autograd: at two points near the initial θ, and at another.
+
+    At other weights, nothing hides behind initial weights of 0.
+    """
     theta = layout.flatten(module)
     two = Points(centre=theta, scale=0.5, seeds=(1, 2), spread=1e-3, decay=0.5)
-    return all(_holds_at(points, source, module, layout, example) for points in (two, Points(centre=theta, decay=0.5)))
+    one = Points(centre=layout.elsewhere(theta, seed=0), decay=0.5)
+    return all(_holds_at(points, source, module, layout, example) for points in (two, one))
 
 
 def _holds_at(
@@ -131,6 +136,10 @@ def _holds_at(
         gradients.add_weighted_sum(found, chosen, finite=norms.isfinite().all(0), block=None)
         length = float(expected.norm())
         norm = float(norms[:, index].square().sum().sqrt())
+        if not isfinite(length):
+            if isfinite(norm):  # such a gradient adds nothing to a batch
+                return False
+            continue
         near = _TOLERANCE * length
         if not (float((found - expected).norm()) <= near and abs(norm - length) <= near):  # so that NaN fails
             return False
