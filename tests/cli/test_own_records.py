@@ -75,6 +75,26 @@ def test_other_records_under_the_same_path_are_refused(own: Tune, scored: list[s
     own("export", "own")
 
 
+def test_another_number_of_classes_is_refused_with_the_same_training_records(own: Tune, scored: list[str]) -> None:
+    labels = np.load(own.folder / "own.npz")["y_test"].copy()
+    labels[0] = 2
+    write_records(own.folder / "own.npz", y_test=labels)
+    said = refused(own, scored, "export", "own")
+    assert "The shape or number of classes of the records of" in said.err
+    write_records(own.folder / "own.npz")
+    own("export", "own")
+
+
+def test_a_split_without_a_usable_record_ends_the_search_at_its_first_trial(tune: Tune) -> None:
+    write_records(tune.folder / "own.npz", y_train=np.full(200, 7))  # no label is a class of the test records
+    said = tune("run", write_own(tune, search__trials=3), "--local", "--quiet", code=1)
+    assert "[split-empty]" in said.err
+    (sweep,) = tune.sweeps
+    assert tune.search_state(sweep.name).leased_steps == 0
+    (status,) = tune("status", "own", "--json").json["sweeps"]
+    assert status["trials"] == {"planned": 3, "cut off": 1}
+
+
 def test_records_that_were_moved_are_known_by_what_they_are(own: Tune, scored: list[str]) -> None:
     elsewhere = own.folder / "elsewhere"
     elsewhere.mkdir()

@@ -22,6 +22,7 @@ from trainables.errors import GateError, TrainableError
 from trainables.training import PrivateTraining
 from tuner.errors import BudgetRefusedError, InputError, LedgerError, TunerError
 from tuner.privacy.ledger.ledger import Ledger
+from tuner.ray_users.budget import RunCharge
 from tuner.ray_users.trainable import CHECKPOINT, DPTrainable, dp_trainable
 from tuner.report.budget import budget_values
 
@@ -250,6 +251,20 @@ def test_a_lost_worker_frees_its_steps_when_its_trial_runs_again(tmp_path: Path)
     with raises_code(LedgerError, "trial-settled"):
         silent.train()
     assert silent._draws == 5
+
+
+def test_a_trial_whose_end_the_ledger_missed_frees_its_steps_when_it_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainable = made(tmp_path)
+    running = trainable(config=CONFIG)
+    running.train()
+    with monkeypatch.context() as patch:
+        patch.delattr(RunCharge, "settle")  # as while the actor is away
+        running._end()
+    assert trainable.budget.view().reserved_steps == STEPS - 5
+    running.stop()
+    assert trainable.budget.view().reserved_steps == 0
 
 
 def test_a_trial_that_runs_again_without_room_says_what_to_do(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One line for each loss, with what is paid twice."""
+"""One line for each loss, with what is lost so far."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ def lines_of(charged: dict[str, int] | None) -> tuple[LossLines, list[str]]:
     return LossLines(SimpleNamespace(charged=read, steps_epsilon=root_of), said.append), said  # type: ignore[arg-type]
 
 
-def test_a_loss_says_where_the_trial_continues_and_what_is_paid_twice() -> None:
+def test_a_loss_says_where_the_trial_continues_and_what_is_lost_so_far() -> None:
     lines, said = lines_of({"a": 144, "b": 256})
     lines.trial_lost(TrialView(id="a", number=3, step=100), "its worker was lost")
     (line,) = said
-    for fact in ("trial 3 ", "from step 100", "its worker was lost", "44 steps", f"{20 - 356**0.5:.4g}"):
+    for fact in ("trial 3 ", "from step 100", "its worker was lost", "44 charged steps", f"{20 - 356**0.5:.4g}"):
         assert fact in line
 
 
-@pytest.mark.parametrize("charged", [{"a": 100}, None], ids=["nothing repeated", "no ledger"])
-def test_a_start_that_repeats_nothing_says_nothing(charged: dict[str, int] | None) -> None:
+@pytest.mark.parametrize("charged", [{"a": 100}, None], ids=["nothing lost", "no ledger"])
+def test_a_start_of_a_trial_that_lost_nothing_says_nothing(charged: dict[str, int] | None) -> None:
     lines, said = lines_of(charged)
     lines.trial_started(TrialView(id="a", number=3, step=100))
     assert said == []
 
 
-def test_a_resumed_trial_says_what_it_repeats() -> None:
+def test_a_resumed_trial_says_what_it_has_lost() -> None:
     lines, said = lines_of({"a": 101})
     lines.trial_started(TrialView(id="a", number=0, step=100))
-    assert "1 step will be paid twice" in said[0]
+    assert "1 charged step of it lost" in said[0]
     assert "interrupted" in said[0]

@@ -101,8 +101,8 @@ def _problem_of_name(name: str, method: str, known: list[str]) -> tuple[str, str
     if name in PRICED:
         return (
             "parameter-priced",
-            f"ε depends on `{name}`, so a trial must not choose the value of `{name}`. Set the value in the "
-            "experiment file.",
+            f"ε depends on `{name}`, so a trial must not choose the value of `{name}`. Set the value in the experiment "
+            "file, or as an argument of `dp_trainable`.",
         )
     names = [*known, *SCHEDULE_KEYS]
     hint = near_name_hint(name, names)

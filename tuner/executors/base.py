@@ -167,8 +167,8 @@ def require_checkpoint(folder: Path, trial_id: str, step: int) -> None:
 def check_stop(stop: Stop, folder: Path) -> Stop:
     """Return `stop` unchanged, or raise a `TunerError` if the driver stopped because trials failed."""
     told = (
-        f"{stop.detail.rstrip('.')}. All charges remain. Any tracebacks are in {folder / OPERATOR_LOG}. Only the "
-        "operator may read them, because they may show data."
+        f"{stop.detail.rstrip('.')}. What was charged remains charged. Any tracebacks are in {folder / OPERATOR_LOG}. "
+        "Only the operator may read them, because they may show data."
     )
     if stop.reason is StopReason.FAILING:
         raise TunerError(

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import ray
 from ray import cloudpickle
@@ -113,6 +113,8 @@ def _no_room_again(ray_trial: str, steps: int, charged: Mapping[str, int], view:
 @dataclass(frozen=True)
 class RunCharge(ActorCharge):
     """Charge of one run of a Ray trial, for its worker. It reserves before it leases, and settles at the end."""
+
+    then: ClassVar[str] = "With Ray's `FailureConfig(max_failures=…)`, the trial continues from its last checkpoint."
 
     @classmethod
     def of(cls, budget: RayBudget, ray_trial: str | None) -> RunCharge:

@@ -377,14 +377,14 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
     def _end(self, *, forfeits: bool = False) -> None:
         if not self._reserved:
             return
-        self._reserved = False
-        # If the actor or the ledger is out of reach, the reservation stays until the search is closed or the trial
-        # runs again. Steps that were leased stay charged in any case.
+        # If the actor or the ledger is out of reach, the next call tries again. If there is none, the reservation stays
+        # until the search is closed or the trial runs again. Steps that were leased stay charged in any case.
         with suppress(Exception):
             if forfeits:
                 self._charge.forfeit(self._reported, self.rungs)
             else:
                 self._charge.settle(self._draws)
+            self._reserved = False
 
 
 def _plain(value: object) -> object:

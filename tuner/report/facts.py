@@ -21,6 +21,7 @@ from tuner.report.spending import charges, spending
 from tuner.report.sweep_report import SweepReport
 from tuner.report.trial_row import CUT_OFF, TrialRow
 from tuner.report.wording import plural
+from tuner.study.types import StopReason
 from tuner.sweep import folder as sweeps
 from tuner.sweep.folder import CHARGED, SweepFolder
 from tuner.sweep.ledger_head import charged_search
@@ -112,8 +113,9 @@ def _next_commands(sweep: SweepFolder, *, has_best: bool, state: str, private: b
     show = (command("show"), *((command("report"),) if has_best else ()))
     if state in RESUMABLE:  # nothing can be exported before it ends
         return (resume_command(sweep), *show)
-    if not has_best:
-        return show if sweep.mode.runs_hidden else (*show, resume_command(sweep))  # a sealed search gets no more runs
+    if not has_best:  # a sealed search gets no more runs, and a spent budget no more trials
+        ended = sweep.mode.runs_hidden or state == StopReason.BUDGET
+        return show if ended else (*show, resume_command(sweep))
     if not private:  # nothing of it can be exported
         return show
     out = "" if name == sweep.name else f" --out exports/{name}"  # next to the export of the newer one

@@ -1,4 +1,4 @@
-"""One line for each loss of a worker or of the driver: where the trial continues, and what is paid twice."""
+"""One line for each loss of a worker or of the driver: where the trial continues, and what it has lost so far."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LossLines(Observer):
         self._say = say
 
     def trial_started(self, trial: TrialView) -> None:
-        """Say what a trial repeats that an earlier process began. A new or promoted trial repeats nothing."""
+        """Say what a trial has lost that an earlier process began. A new or promoted trial has lost nothing."""
         self._tell(trial, "the sweep was interrupted", always=False)
 
     def trial_lost(self, trial: TrialView, why: str) -> None:
@@ -38,14 +38,14 @@ class LossLines(Observer):
     def _tell(self, trial: TrialView, why: str, *, always: bool) -> None:
         try:
             charged = self._budget.charged()
-            twice = charged.get(trial.id, 0) - trial.step
-            if twice > 0:
-                once = {**charged, trial.id: trial.step}
-                more = self._budget.steps_epsilon(charged) - self._budget.steps_epsilon(once)
-                cost = f"{plural(twice, 'step')} will be paid twice (ε {format_value(more)}, an estimate)"
+            lost = charged.get(trial.id, 0) - trial.step  # in all its interruptions
+            if lost > 0:
+                without = {**charged, trial.id: trial.step}
+                more = self._budget.steps_epsilon(charged) - self._budget.steps_epsilon(without)
+                cost = f"{plural(lost, 'charged step')} of it lost so far (ε {format_value(more)}, an estimate)"
             else:
-                cost = "no step is paid twice"
+                cost = "no charged step is lost"
         except LedgerError:  # the driver will meet the same error where it matters
             return
-        if always or twice > 0:
+        if always or lost > 0:
             self._say(f"trial {trial.number} continues from step {trial.step}, because {why}: {cost}")

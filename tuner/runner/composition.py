@@ -269,7 +269,7 @@ def _what_it_costs(sweep: SweepFolder, prepared: ReadySearch, study: Study | Non
 
 def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget: SearchBudget) -> str:
     plan = prepared.plan
-    promised, again, more, scores, earlier = budget.outstanding(), 0, 0, 0, 0
+    promised, more, scores, earlier = budget.outstanding(), 0, 0, 0
     for trial in _trials(study, prepared):
         if trial.state is not TrialStatus.RUNNING or trial.id not in promised:
             continue
@@ -280,10 +280,8 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
         if trial.committed:
             earlier = max(rest.steps - kept.steps, 0)
             continue
-        if plan.full_runs is not None:  # its reservation ends at its next pause
-            until = min(held + kept.steps + max(budget.charged_steps(trial.id) - held, 0), shape.steps)
-            rest = shape.between(held, until, again=held > 0)
-        again += max(budget.charged_steps(trial.id) - held, 0)
+        if trial.reserved_until:  # its reservation ends at its next pause
+            rest = shape.between(held, trial.reserved_until, again=held > 0)
         more += max(rest.steps - kept.steps, 0)
         scores += max(rest.releases - kept.releases, 0)
     if earlier:
@@ -302,9 +300,9 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
             left.append(plural(part.left_steps, what) if part.left_steps is not None else f"{part.left:.1%}")
             short = short or (part.left_steps is not None and number > part.left_steps)
     repeats = "Every charged step is in a checkpoint."
-    if again:
+    if more:
         repeats = (
-            f"{plural(again, 'charged step')} {'is' if again == 1 else 'are'} in no checkpoint, so a resume trains and "
+            f"{plural(more, 'charged step')} {'is' if more == 1 else 'are'} in no checkpoint, so a resume trains and "
             "charges them again."
         )
     if plan.has_one_trial and view.left_steps is not None and more > view.left_steps:

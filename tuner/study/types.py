@@ -193,6 +193,7 @@ class TrialView:
     best_score: float | None = None
     reason: str = ""
     committed: bool = False  # whether it is the committed run, which follows the search
+    reserved_until: int = 0  # step up to which a trial of a rung-wise search has reserved; 0 in other searches
 
 
 class Unleased(Protocol):

@@ -93,6 +93,7 @@ def view_of(trial: FrozenTrial, *, mode: str, steps_planned: int) -> TrialView:
         best_score=best_score(scores, mode=mode),
         reason=str(attributes.get(REASON, "")),
         committed=COMMITTED in attributes,
+        reserved_until=int(attributes.get(GRANTED, 0)),
     )
 
 

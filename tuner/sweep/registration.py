@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trainables.data import is_own
+from trainables.data import info, is_own
 from tuner.errors import BudgetRefusedError, LedgerError, TunerError
 from tuner.experiment import load_experiment
 from tuner.privacy.ledger.blocks import table_of
@@ -240,6 +240,7 @@ def hold_to_ledger(
     This check is needed because the sweep's files can be edited. `division` is that of `division_of`.
     """
     details, scores = state.details, None if state.validation is None else state.validation.filter
+    own = details.get("own")
     compared = (
         ("The settings", settings_hash(experiment, ledger.id), details.get("settings")),
         ("The plan", (plan.training_filter, plan.unit, plan.private), (state.filter, state.unit, True)),
@@ -248,6 +249,7 @@ def hold_to_ledger(
         ("The plan", plan_hash(plan), details.get("plan")),
         ("The device", device_of(experiment).get("device"), details.get("device")),
         ("The records", keyed_fingerprint(ledger, request), state.fingerprint),
+        ("The shape or number of classes of the records", own and public_facts(info(request)), own),
         ("The blocks", [name.rpartition("/")[2] for name in _datasets(state)], list(request.blocks)),
         ("The users", division and division.named, charged_users(state)),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import ray
 from ray import cloudpickle
@@ -55,6 +55,8 @@ class ActorCharge:
     namespace: str
     trial_id: str
     charge: bytes
+
+    then: ClassVar[str] = "The trials continue from their last checkpoints."
 
     def lease(self, steps: int, *, sample_rate: float, noise_multiplier: float) -> None:
         """Charge `steps` durably before this method returns. Errors of the ledger are raised here.
@@ -107,7 +109,7 @@ class ActorCharge:
         except ray.exceptions.RayActorError as error:
             raise InfrastructureError(
                 "charge-actor-lost",
-                "The process that charges the ledger died. The trials continue from their last checkpoints.",
+                f"The process that charges the ledger died. {self.then}",
             ) from error
 
 

@@ -307,6 +307,13 @@ def _explain(error: Exception, path: Path) -> LedgerError:
             f"The ledger {path} cannot be read ({said}). Give this user read access. If the file "
             f"{_wal(path).name} exists, ask the ledger's owner to open the ledger once, or read a copy of both files.",
         )
+    if "unable to open" in said and _wal(path).exists() and not _may_write(_wal(path)):
+        return LedgerError(
+            "ledger-not-readable",
+            f"The ledger {path} cannot be used ({said}), because this user may not write {_wal(path).name}, which "
+            "another user made. Let that user end their search, or open the ledger once. If several users share the "
+            "ledger, run `chmod g+s` on its folder first.",
+        )
     if "locked" in said or "busy" in said:
         code, fix = "ledger-busy", "Another process is using the ledger. Try again later, or end that process."
     elif "readonly" in said or "read-only" in said:
