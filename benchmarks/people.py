@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks.harness import Benchmark, Results, Section, Settings, Table, at_least, at_most, run
 from benchmarks.harness.machine import child_environment
+from benchmarks.house.sizes import doc_words
 from benchmarks.overhead import commands
 
 ROOT = Path(__file__).parents[1]
@@ -29,7 +30,7 @@ _LINK = re.compile(r"\]\((?!https?:)([^)\s#]+)")
 def measure_docs(_settings: Settings, results: Results) -> None:
     """Count words and broken links, and call the commands."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    words = {page.name: len(page.read_text().split()) for page in pages}
+    words = doc_words(ROOT, [str(page.relative_to(ROOT)) for page in pages])
     results.tables["Words of the pages"] = Table(
         ("page", "words"), tuple(sorted(words.items(), key=lambda each: -each[1]))
     )
