@@ -14,6 +14,7 @@ from trainables import data
 from trainables.data import DatasetInfo, DatasetRequest
 from trainables.engine.accelerator import full_float32
 from trainables.engine.batches import RAISED
+from trainables.engine.rows import EvenLinear
 from trainables.errors import DatasetError, GateError
 from trainables.spec import TrainingSpec
 from trainables.tasks import BINARY, METRICS, REGRESSION
@@ -64,7 +65,7 @@ def _outputs(model: nn.Module, x: Tensor, *, width: int, even: bool) -> Tensor:
     count, fill = len(x), SCORING_ROWS - len(x) if even else 0
     try:
         full_float32()
-        with torch.no_grad():
+        with EvenLinear(), torch.no_grad():
             found = model(torch.cat([x, x[:1].repeat(fill, *[1] * (x.ndim - 1))]) if fill else x)
         if isinstance(found, Tensor) and found.shape == (count + fill, width):
             return found[:count].double()

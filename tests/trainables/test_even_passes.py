@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,9 +12,13 @@ from training_fakes import CountingCharge, MakeSpec, step_over
 from trainables.data import Splits
 from trainables.engine.layout import Layout
 from trainables.engine.linear import LinearStackSource
+from trainables.engine.losses import LossPasses
+from trainables.engine.objective import Points
 from trainables.engine.per_sample import ROWS, PerSampleSource, TorchFuncSource, even_chunk
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Stages
+from trainables.models import build
+from trainables.scoring import answers
 from trainables.training import PrivateTraining
 
 C = 1.0
@@ -99,3 +105,76 @@ def test_a_protected_score_passes_as_many_rows_whatever_the_records(
     rows.clear()
     PrivateTraining(make_spec(), CountingCharge()).evaluate()
     assert set(rows) != {2048}, "the others are not filled, which shows that this looks at something"
+
+
+# -- the place of a row in a pass: a record more moves all later ones by one row -------------------------------------
+
+
+def stack(width: int, hidden: int, outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(width, hidden), nn.Tanh(), nn.Linear(hidden, outputs))
+
+
+def normed(width: int, hidden: int, outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(width, hidden), nn.LayerNorm(hidden), nn.Tanh(), nn.Linear(hidden, outputs))
+
+
+SHAPES = [(6, 5, 3), (9, 6, 10), (30, 10, 2), (105, 105, 2), (122, 30, 1)]
+
+
+@pytest.mark.parametrize("make", [stack, normed], ids=["stack", "hooks"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_no_value_of_a_record_depends_on_its_place_in_a_pass(
+    make: Callable[[int, int, int], nn.Module], shape: tuple[int, int, int]
+) -> None:
+    torch.manual_seed(0)
+    model = make(*shape)
+    layout, outputs = Layout.of(model), shape[-1]
+    theta = layout.flatten(model)
+    x, y = torch.randn(128, shape[0]), torch.randint(0, max(outputs, 2), (128,)) % outputs
+    sources = (per_sample_source(model, layout, example=x[:4]), TorchFuncSource(model, layout))
+    assert not isinstance(sources[0], TorchFuncSource)
+    losses = LossPasses(module=model, layout=layout, expected_batch_size=400)
+    several = Points(centre=theta, scale=1 / 3, seeds=(1, 2, 3), spread=0.01)
+    for points in (Points(centre=theta), several):
+        for source in sources:
+            norms = moved(lambda *rows, s=source, p=points: norms_of(s, p, *rows), x, y)  # type: ignore[misc]
+            torch.testing.assert_close(*norms, rtol=1e-13, atol=0.0)  # norms themselves are rounded in float64
+    assert torch.equal(*moved(lambda *rows: losses.of([theta], *rows)[0], x, y))
+    assert torch.equal(*moved(lambda x, y: next(answers(model, x, y, outputs=outputs, even=True))[0], x, y))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes"),
+    [
+        ("logistic_regression", (105,), 2),
+        ("mlp_input", (57,), 2),
+        ("mlp_64", (30,), 10),
+        ("tutorial_cnn", (1, 28, 28), 10),
+        ("four_conv_cnn", (3, 32, 32), 10),
+        ("next_word_lstm", (8,), 50),
+    ],
+)
+def test_no_answer_of_a_shipped_model_depends_on_the_place_of_a_record(
+    name: str, shape: tuple[int, ...], classes: int
+) -> None:
+    model = build(name, input_shape=shape, classes=classes, seed=0)
+    x, y = 5 * torch.randn(48, *shape), torch.zeros(48, dtype=torch.int64)
+    layout = Layout.of(model)
+    source = per_sample_source(model, layout, example=x[:4])
+    norms = moved(lambda *rows: norms_of(source, Points(centre=layout.flatten(model)), *rows), x, y)
+    torch.testing.assert_close(*norms, rtol=1e-13, atol=0.0)
+    assert torch.equal(*moved(lambda x, y: next(answers(model, x, y, outputs=classes, even=True))[0], x, y))
+
+
+def norms_of(source: PerSampleSource, points: Points, x: Tensor, y: Tensor) -> Tensor:
+    return torch.cat([each.group_norms() for each in source.chunks(points, x, y)], 1).T
+
+
+def moved(of: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """What `of` finds for records, as they are and after the last ones were put in front of them, in one order."""
+    here, there = [], []
+    found = of(x, y)
+    for places in (1, 2, 3, 7):
+        here.append(found[:-places])
+        there.append(of(x.roll(places, 0), y.roll(places, 0))[places:])
+    return torch.cat(here), torch.cat(there)

@@ -32,6 +32,7 @@ from trainables.engine.per_sample import (
     even_chunk,
     in_passes,
 )
+from trainables.engine.rows import EvenLinear
 
 __all__ = ["BookkeepingSource", "LayerGroup", "UnknownLayerError", "layers_of"]
 
@@ -136,7 +137,8 @@ class BookkeepingSource:
 
         handles = [group.layer.register_forward_hook(note, with_kwargs=True) for group in self.layers]
         try:
-            with torch.enable_grad(), torch.autocast(x.device.type, self.autocast, enabled=self.autocast is not None):
+            mixed = torch.autocast(x.device.type, self.autocast, enabled=self.autocast is not None)
+            with EvenLinear(), torch.enable_grad(), mixed:
                 outputs = functional_call(self.module, dict(views), (x,))
             with torch.enable_grad():
                 loss = self.loss(outputs if self.autocast is None else outputs.float(), y) * scale

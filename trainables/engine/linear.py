@@ -25,6 +25,7 @@ from trainables.engine.per_sample import (
     even_chunk,
     in_passes,
 )
+from trainables.engine.rows import linear as even_linear
 
 __all__ = ["LinearStackSource", "is_linear_stack"]
 
@@ -151,15 +152,15 @@ class LinearStackSource:
 def _first(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the output of the first layer at all k points, shape (k, B, out), or (B, out) for k = 1."""
     count, width, _ = weight.shape
-    together = nn.functional.linear(rows, weight.flatten(0, 1), None if bias is None else bias.flatten())
+    together = even_linear(rows, weight.flatten(0, 1), None if bias is None else bias.flatten())
     return together if count == 1 else together.view(len(rows), count, width).transpose(0, 1).contiguous()
 
 
 def _inner(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the output of a later layer, which has a different input at each point."""
     if len(weight) == 1:
-        return nn.functional.linear(hidden, weight[0], None if bias is None else bias[0])
-    return hidden @ weight.mT if bias is None else torch.baddbmm(bias[:, None], hidden, weight.mT)
+        return even_linear(hidden, weight[0], None if bias is None else bias[0])
+    return even_linear(hidden, weight, bias)
 
 
 def _by_sample(parts: list[Tensor], samples: int) -> Tensor:

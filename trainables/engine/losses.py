@@ -15,6 +15,7 @@ from trainables.engine.accelerator import full_float32
 from trainables.engine.batches import RAISED
 from trainables.engine.layout import Layout
 from trainables.engine.per_sample import ROWS
+from trainables.engine.rows import EvenLinear
 from trainables.engine.task_losses import each_loss
 from trainables.tasks import CLASSIFICATION
 
@@ -94,6 +95,6 @@ class LossPasses:
     def _losses(self, theta: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """Return the losses of the first records of a pass, which have labels, shape (len(y),), float64."""
         full_float32()
-        with torch.no_grad():
+        with EvenLinear(), torch.no_grad():
             logits = functional_call(self.module, self.layout.views(theta), (x,))[: len(y)].double()
             return each_loss(self.task)(logits, y)

@@ -15,6 +15,7 @@ from torch.func import functional_call, grad, vmap
 from trainables.engine.layers.common import Explicit, LayerGradients
 from trainables.engine.layout import Layout
 from trainables.engine.objective import Points
+from trainables.engine.rows import EvenLinear
 
 __all__ = [
     "IGNORED",
@@ -181,7 +182,7 @@ class TorchFuncSource:
             x, y = (each.view(-1, copies, *each.shape[1:]) for each in (rows, labels))
             total: dict[str, Tensor] = {}
             for index in range(len(points)):
-                with warnings.catch_warnings():
+                with EvenLinear(), warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # the log already has a warning that torch.func is slow
                     found = per_sample(self.layout.views(points.theta(index)), x, y)
                 for name, part in found.items():
