@@ -49,7 +49,8 @@ OPERATOR_LOG = Path("operator", "operator.log")
 
 _NAME = re.compile(r"step-(\d+)\.pt")
 _KEPT = 2
-_OF_EVERY_TRIAL = ("checkpoint-unwritable", "split-empty")  # codes of errors that the next trial would raise too
+# Codes of errors that the next trial would raise too, or whose advice is to repair this trial's files first.
+_STOPPING = ("checkpoint-unwritable", "checkpoint-foreign", "split-empty")
 """Number of checkpoints that a trial keeps. If the last is damaged, the trial continues from the one before."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FEW_BYTES = 1 << 20  # with less free space than this, a checkpoint fails because the disk is full
@@ -300,12 +301,12 @@ def why_lost(error: Exception) -> str:
 
 
 def stops_sweep(error: Exception) -> bool:
-    """Return whether an error would end every trial: of the ledger, of the shared disk, or of the records.
+    """Return whether an error stops the sweep: of the ledger, of the shared disk, of the records, or of files mixed up.
 
     An error without a code of ours comes from the ledger's database or from the actor that charges it.
     """
     code = str(getattr(error, "code", ""))
-    return not code or code.startswith(("ledger-", "own-file-")) or code in _OF_EVERY_TRIAL
+    return not code or code.startswith(("ledger-", "own-file-")) or code in _STOPPING
 
 
 def _gpu_failed() -> bool:

@@ -154,7 +154,9 @@ def test_the_ledger_has_no_checksum_that_a_guess_can_be_tested_with(held: Tune) 
     (found,) = state.fingerprints
     assert found in bodies
     (held.folder / "dp-tuner" / "ledger.db.key").rename(held.folder / "key")
+    before = held.sweeps
     assert "[ledger-key]" in held("run", "own.yaml", "--local", code=1).err
+    assert held.sweeps == before, "a search that never began leaves no folder"
     held("budget", "show", "own")  # a reader needs no key
 
 

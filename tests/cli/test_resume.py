@@ -217,6 +217,24 @@ def test_an_interruption_costs_the_only_trial_no_more_than_the_steps_it_repeats(
     tune("verify", "exports/tiny/privacy_card.json")
 
 
+def test_a_checkpoint_of_another_trial_stops_the_sweep_until_it_is_restored(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"search__trials": 2, "search__rungs": 2, "privacy__noise_multiplier": "auto"}
+    with monkeypatch.context() as patch:
+        raising_at(patch, 3, after=0)
+        tune("run", tune.write(**changes), "--local", code=130)
+    first, second = sorted((tune.sweeps[0] / "trials").iterdir())
+    (own,) = (second / "checkpoint").iterdir()
+    content = own.read_bytes()
+    own.write_bytes((first / "checkpoint" / own.name).read_bytes())
+    assert "[checkpoint-foreign]" in tune("resume", "tiny", "--local", "--quiet", code=1).err
+    own.write_bytes(content)
+    tune("resume", "tiny", "--local", "--quiet")
+    (status,) = tune("status", "tiny", "--json").json["sweeps"]
+    assert status["trials"] == {"planned": 2, "complete": 2}
+
+
 @pytest.mark.parametrize("beyond", [0, 3])
 def test_an_interruption_says_what_resuming_repeats(tune: Tune, monkeypatch: pytest.MonkeyPatch, beyond: int) -> None:
     """Ctrl-C in the second rung of the second of two trials that fit, so many steps after its checkpoint."""

@@ -37,7 +37,8 @@ IGNORED: Final = -100
 
 # A kernel may round a row differently in passes with few and with many rows. A difference of 1e-7 can switch a ReLU or
 # a maximum and so change a record's whole gradient. Therefore the number of samples in a pass is a multiple of ROWS,
-# if necessary with padding samples. On the tested CPUs, the rounding of a row then does not depend on other rows.
+# if necessary with padding samples. On the tested CPUs, the rounding of a row then does not depend on other rows, and
+# with `rows.linear` not on its place among them.
 ROWS: Final = 16
 
 PASS: Final = 1024

@@ -69,6 +69,7 @@ def open_ledger(
     url, create = prepared.experiment.ledger, create and prepared.experiment.exported_from is None
     new = create and not Ledger.exists(url)
     ledger = Ledger.open(url, create=create)
+    _ = ledger.key  # a key that is missing is refused before anything is written
     if new:
         say(f"made a new ledger at {ledger.url}, which contains no earlier search")
     return ledger

@@ -280,7 +280,7 @@ class _Bridge:
                 continue
             placed.charge = placed.charge or self.setup.charge_for(trial_id)
             if self.hung.look(trial_id, placed.ray_id, placed.charge, placed.reports):
-                placed.why = f"its worker made no progress for {self._settings.hung_after:g} s"
+                placed.why = f"its worker made no progress for {self._settings.hung_after:g} s (resources.hung_after)"
 
     def _has_it(self, ray_id: str) -> bool:
         """Return whether a Ray trial has one of our running trials, which was not given to another one since."""
