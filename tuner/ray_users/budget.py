@@ -105,8 +105,8 @@ def _no_room_again(ray_trial: str, steps: int, charged: Mapping[str, int], view:
         f"Ray trial {ray_trial!r} runs again and needs {steps} more steps, but only {view.left_steps} are left. Its "
         f"earlier runs were charged {sum(charged.values())} steps, some of which it may have to repeat. Its last "
         f"checkpoint stays valid. {view.reserved_steps} steps are reserved by other trials. If these end early, "
-        "restore the Tuner with `resume_errored=True`. Otherwise start a new search with a larger `full_runs`, which is "
-        "charged in addition."
+        "restore the Tuner with `resume_errored=True`. Otherwise start a new search with a larger `full_runs`, which "
+        "is charged in addition."
     )
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from trainables.engine.layers.common import Call, Decay, Explicit, LayerGradients, Work
+from trainables.engine.rows import EvenLinear
 
 __all__ = ["any_layer", "group_norm", "layer_norm", "rms_norm"]
 
@@ -81,7 +82,9 @@ def any_layer(layer: nn.Module, work: Work) -> ExplicitCollector:
             outputs: Tensor = functional_call(layer, parameters, (x[None],))
             return (outputs[0] * delta).sum()
 
-        found: dict[str, Tensor] = vmap(grad(inner), in_dims=(None, 0, 0))(dict(parameters), call.inputs, call.deltas)
+        per_row = vmap(grad(inner), in_dims=(None, 0, 0))
+        with EvenLinear():
+            found: dict[str, Tensor] = per_row(dict(parameters), call.inputs, call.deltas)
         return found
 
     return ExplicitCollector(per_sample, work)
