@@ -34,7 +34,7 @@ _EXAMPLES: Final = 3
 _ORDINARY: Final = 8.0
 _SEED: Final = 0  # a public seed
 _ELSEWHERE: Final = (1, 2)  # seeds of other weights at which a user's own model is checked
-_MANY: Final = 256  # samples of a large batch, for models that count them
+_MANY: Final = 64  # samples of a large batch, for models that count them
 _MANY_NUMBERS: Final = 2**22  # most numbers of this batch
 
 
@@ -214,20 +214,21 @@ def _samples_mix(module: nn.Module, input_shape: tuple[int, ...], *, large: bool
         *((a, each, c) for each in odd),
         *((a, each, each, c) for each in odd),
     ]
-    before = [value.clone() for value in _held(module)]
+    before = {name: value.clone() for name, value in _held(module).items()}
     with torch.no_grad():
         disturbed = any(_disturbs(module, torch.stack(company)) for company in companies)
         if large:
             many = public_inputs(input_shape, max(_EXAMPLES, min(_MANY, _MANY_NUMBERS // a.numel())))
             disturbed = disturbed or _disturbs(module, many, last=_EXAMPLES)
     _train_on(module, torch.stack([a, b, c]))
-    stateful = not all(map(torch.equal, _held(module), before))
-    return stateful or disturbed
+    after = _held(module)
+    kept = after.keys() == before.keys() and all(torch.equal(value, before[name]) for name, value in after.items())
+    return disturbed or not kept
 
 
-def _held(module: nn.Module) -> list[Tensor]:
-    """Return all that a module holds: its parameters and buffers. Two that are NaN are not equal."""
-    return [value.detach() for value in (*module.parameters(), *module.buffers())]
+def _held(module: nn.Module) -> dict[str, Tensor]:
+    """Return all that a module holds: its parameters and buffers."""
+    return {name: value.detach() for name, value in (*module.named_parameters(), *module.named_buffers())}
 
 
 def _train_on(module: nn.Module, inputs: Tensor) -> None:

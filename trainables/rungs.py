@@ -49,9 +49,9 @@ OPERATOR_LOG = Path("operator", "operator.log")
 
 _NAME = re.compile(r"step-(\d+)\.pt")
 _KEPT = 2
+"""Number of checkpoints that a trial keeps. If the last is damaged, the trial continues from the one before."""
 # Codes of errors that the next trial would raise too, or whose advice is to repair this trial's files first.
 _STOPPING = ("checkpoint-unwritable", "checkpoint-foreign", "split-empty")
-"""Number of checkpoints that a trial keeps. If the last is damaged, the trial continues from the one before."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FEW_BYTES = 1 << 20  # with less free space than this, a checkpoint fails because the disk is full
 

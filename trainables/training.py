@@ -20,7 +20,7 @@ from trainables.data import Splits
 from trainables.engine.accelerator import device_kind, full_float32, repeatable
 from trainables.engine.average import WeightAverage
 from trainables.engine.gen import LossProbes
-from trainables.engine.layout import Layout, untrained
+from trainables.engine.layout import Layout, put_untrained, untrained
 from trainables.engine.losses import LossPasses
 from trainables.engine.noise import add_noise
 from trainables.engine.per_sample import pass_samples
@@ -126,7 +126,7 @@ class PrivateTraining:
             self._model.load_state_dict(weights_of(Path(spec.initial), like=self._model, of=spec.initial_of))
         self._layout = Layout.of(self._model)
         self._theta = self._layout.flatten(self._model)
-        self._fixed = {name: value.clone() for name, value in untrained(self._model).items()}
+        self._untrained = untrained(self._model)
         splits = splits or data.load_records(spec.dataset)
         self._records = _records(splits, self._device)
         self._users = _users(spec, splits, self._device)
@@ -261,9 +261,7 @@ class PrivateTraining:
 
         The gate refuses a model that stores something of a batch. If it missed one, nothing of it is stored or scored.
         """
-        with torch.no_grad():
-            for name, value in untrained(self._model).items():
-                value.copy_(self._fixed[name])
+        put_untrained(self._model, self._untrained)
         self._layout.write(theta, self._model)  # last, because a buffer may be a view of a trained parameter
 
     @property

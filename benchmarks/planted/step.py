@@ -241,8 +241,8 @@ FAULTS: tuple[Fault, ...] = (
         name="buffers-exported-as-the-records-left-them",
         breaks="what a model kept of the records is stored and exported without noise",
         file="trainables/training.py",
-        old="                value.copy_(self._fixed[name])",
-        new="                pass",
+        old="        put_untrained(self._model, self._untrained)\n",
+        new="",
         test="tests/trainables/test_training.py::test_what_a_model_keeps_of_a_batch_is_neither_stored_nor_scored",
     ),
     Fault(

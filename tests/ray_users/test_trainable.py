@@ -259,12 +259,19 @@ def test_a_trial_whose_end_the_ledger_missed_frees_its_steps_when_it_stops(
     trainable = made(tmp_path)
     running = trainable(config=CONFIG)
     running.train()
+    raising = trainable(config=CONFIG)
+    raising.train()
     with monkeypatch.context() as patch:
         patch.delattr(RunCharge, "settle")  # as while the actor is away
+        patch.delattr(RunCharge, "forfeit")
         running._end()
-    assert trainable.budget.view().reserved_steps == STEPS - 5
+        raising._end(forfeits=True)
+    assert trainable.budget.view().reserved_steps == 2 * (STEPS - 5)
     running.stop()
-    assert trainable.budget.view().reserved_steps == 0
+    assert trainable.budget.view().reserved_steps == STEPS - 5
+    raising.stop()
+    view = trainable.budget.view()
+    assert (view.spent_steps, view.reserved_steps) == (5 + STEPS, 0), "what raised pays for all that it had reserved"
 
 
 def test_a_trial_that_runs_again_without_room_says_what_to_do(tmp_path: Path) -> None:

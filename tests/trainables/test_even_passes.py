@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
+from gradient_checks import Net
 from torch import Tensor, nn
 from training_fakes import CountingCharge, MakeSpec, step_over
 
@@ -15,6 +18,7 @@ from trainables.engine.linear import LinearStackSource
 from trainables.engine.losses import LossPasses
 from trainables.engine.objective import Points
 from trainables.engine.per_sample import ROWS, PerSampleSource, TorchFuncSource, even_chunk
+from trainables.engine.rows import EvenLinear
 from trainables.engine.sources import per_sample_source
 from trainables.engine.step import Stages
 from trainables.models import build
@@ -118,10 +122,21 @@ def normed(width: int, hidden: int, outputs: int) -> nn.Module:
     return nn.Sequential(nn.Linear(width, hidden), nn.LayerNorm(hidden), nn.Tanh(), nn.Linear(hidden, outputs))
 
 
+def bare(width: int, hidden: int, outputs: int) -> nn.Module:
+    """A layer of a user's own, without a rule for its gradients."""
+
+    def run(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401
+        hidden = torch.tanh(nn.functional.linear(input=x, weight=net.one))
+        return nn.functional.linear(hidden, net.two, bias=net.three)
+
+    shapes = {"one": (hidden, width), "two": (outputs, hidden), "three": (outputs,)}
+    return Net(run, **{name: nn.Parameter(torch.randn(shape)) for name, shape in shapes.items()})
+
+
 SHAPES = [(6, 5, 3), (9, 6, 10), (30, 10, 2), (105, 105, 2), (122, 30, 1)]
 
 
-@pytest.mark.parametrize("make", [stack, normed], ids=["stack", "hooks"])
+@pytest.mark.parametrize("make", [stack, normed, bare])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_no_value_of_a_record_depends_on_its_place_in_a_pass(
     make: Callable[[int, int, int], nn.Module], shape: tuple[int, int, int]
@@ -164,6 +179,18 @@ def test_no_answer_of_a_shipped_model_depends_on_the_place_of_a_record(
     norms = moved(lambda *rows: norms_of(source, Points(centre=layout.flatten(model)), *rows), x, y)
     torch.testing.assert_close(*norms, rtol=1e-13, atol=0.0)
     assert torch.equal(*moved(lambda x, y: next(answers(model, x, y, outputs=classes, even=True))[0], x, y))
+
+
+def test_a_linear_layer_keeps_its_values_and_its_gradients() -> None:
+    x, bias = torch.randn(4, 5, dtype=torch.float64, requires_grad=True), torch.randn(3, dtype=torch.float64)
+    for weight, own in ((torch.randn(3, 5, dtype=torch.float64), bias), (torch.randn(5, dtype=torch.float64), None)):
+        found = []
+        for mode in (nullcontext(), EvenLinear()):
+            with mode:
+                out = nn.functional.linear(x, weight=weight, bias=own)
+            found.append((out, *torch.autograd.grad(out.square().sum(), x)))
+        for plain, even in zip(*found, strict=True):
+            torch.testing.assert_close(even, plain, rtol=1e-13, atol=1e-13)
 
 
 def norms_of(source: PerSampleSource, points: Points, x: Tensor, y: Tensor) -> Tensor:

@@ -169,6 +169,29 @@ def leaking(x: Tensor, kept: Tensor, *, always: bool) -> Tensor:
     return x
 
 
+def test_the_gate_sees_a_buffer_that_is_not_there_before() -> None:
+    def run(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401
+        if torch.is_grad_enabled():
+            net.late = within(x).mean(0).detach()
+        return net.last(x)
+
+    module = Net(run, last=nn.Linear(4, 2))
+    module.register_buffer("late", None)
+    with raises_code(GateError, "samples-mixed"):
+        check_private(module, input_shape=(4,))
+
+
+def test_sines_of_a_high_frequency_pass_at_other_weights() -> None:
+    """Their rounding grows with the size of the weights, which therefore stays that of the initial ones."""
+    torch.manual_seed(0)
+    sines = Net(lambda net, x: net.last(torch.sin(30 * net.one(torch.sin(30 * net.first(x))))),
+                first=nn.Linear(4, 32), one=nn.Linear(32, 32), last=nn.Linear(32, 2))  # fmt: skip
+    with torch.no_grad():
+        sines.first.weight.uniform_(-1 / 4, 1 / 4)
+        sines.one.weight.uniform_(-((6 / 32) ** 0.5) / 30, (6 / 32) ** 0.5 / 30)
+    check_private(sines, input_shape=(4,), own=True)
+
+
 @pytest.mark.parametrize("always", [True, False])
 @pytest.mark.parametrize("frozen", [True, False])
 def test_the_gate_sees_a_model_that_keeps_something_of_a_batch(*, frozen: bool, always: bool) -> None:

@@ -159,6 +159,8 @@ def test_what_a_model_keeps_of_a_batch_is_neither_stored_nor_scored(
             super().__init__()
             self.last = torch.nn.Linear(2, 3)
             self.register_buffer("kept", torch.zeros(2))
+            self.register_buffer("late", None)
+            self.register_buffer("wide", torch.ones(1).expand(2))  # no operation in place is allowed on it
             self.scale = torch.nn.Parameter(torch.ones(2), requires_grad=False)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -167,6 +169,8 @@ def test_what_a_model_keeps_of_a_batch_is_neither_stored_nor_scored(
                 with torch.no_grad():
                     self.kept.lerp_(x.mean(0), 0.5)
                     self.scale.lerp_(x.mean(0), 0.5)
+                    self.late = x.mean(0)
+                    self.wide = self.wide + x.mean(0)
             return self.last(x)
 
     monkeypatch.setattr(trainables.training, "build", lambda *_, **__: Keeping())
@@ -175,7 +179,8 @@ def test_what_a_model_keeps_of_a_batch_is_neither_stored_nor_scored(
     assert training._model.kept.any(), "the control: the model does keep something"
     for held in (training.state_dict()["model"], training.model.state_dict()):
         assert not held["kept"].any()
-        assert torch.equal(held["scale"], torch.ones(2))
+        assert all(torch.equal(held[name], torch.ones(2)) for name in ("scale", "wide"))
+        assert "late" not in held
         assert held["last.weight"].any()
 
 

@@ -187,6 +187,7 @@ class SensitivityProbe:
         *,
         records: int,
         records_per_user: int = 0,
+        hostile: bool = True,
         generator: torch.Generator,
     ) -> Iterator[Moved]:
         """Insert each hostile input, and `records` random ones, into a batch of ordinary public records.
@@ -196,12 +197,14 @@ class SensitivityProbe:
             classes: number of classes.
             records: number of random records.
             records_per_user: number of records of a user, or 0 if a sample is a record.
+            hostile: whether to insert the hostile inputs.
             generator: public randomness.
         """
         each = max(records_per_user, 1)
         company = public_inputs(input_shape, _BATCH * each)
         labels = torch.randint(classes, (_BATCH * each,), generator=generator)
-        every = [*hostile_samples(input_shape, company), *random_inputs(input_shape, records, generator=generator)]
+        worst = hostile_samples(input_shape, company) if hostile else ()
+        every = [*worst, *random_inputs(input_shape, records, generator=generator)]
         for number, (name, record) in enumerate(every):
             place = (0, _BATCH, 2)[number % 3]
             label = torch.randint(classes, (each,), generator=generator)
@@ -234,14 +237,13 @@ def check_sensitivity(
     settings = from_parameters(method, parameters or {}, batch_size=_BATCH, steps=1, noise_multiplier=1.0)
     layout = Layout.of(module)
     initial = layout.flatten(module)
-    probes = [
-        SensitivityProbe(module, source, settings, theta=theta)
-        for theta in (initial, layout.elsewhere(initial, seed=1))
-    ]
-    for moved in chain.from_iterable(
-        probe.probe(input_shape, classes, records=_RECORDS, generator=torch.Generator().manual_seed(0))
-        for probe in probes
-    ):
+    found = (
+        SensitivityProbe(module, source, settings, theta=theta).probe(
+            input_shape, classes, records=_RECORDS, hostile=hostile, generator=torch.Generator().manual_seed(0)
+        )
+        for theta, hostile in ((initial, True), (layout.elsewhere(initial, seed=1), False))
+    )
+    for moved in chain.from_iterable(found):
         if not moved.within:
             raise GateError(
                 "sensitivity-exceeded",

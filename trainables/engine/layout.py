@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Layout", "flat", "untrained"]
+__all__ = ["Layout", "flat", "put_untrained", "untrained"]
 
 _NEAR: Final = 0.3  # of a bias, or of another vector; a matrix gets 1 / √inputs, so that outputs keep their size
 
@@ -56,15 +56,18 @@ class Layout:
         return {name: part.view(shape) for name, part, shape in zip(self.names, parts, self.shapes, strict=True)}
 
     def elsewhere(self, theta: Tensor, *, seed: int) -> Tensor:
-        """Return `theta` plus PUBLIC random numbers of the size of usual initial weights, shape (d,).
+        """Return `theta` plus PUBLIC random numbers, shape (d,).
 
-        Checks of a model are repeated there. At its initial weights, zeros may hide what its layers do to a batch.
+        Checks of a model are repeated there. At its initial weights, zeros may hide what its layers do to a batch. The
+        numbers have the size of usual initial weights, but are not larger than those of a parameter that is not 0.
         """
         public = torch.Generator().manual_seed(seed)
-        sizes = [_NEAR if len(shape) < 2 else shape[1:].numel() ** -0.5 for shape in self.shapes]
-        return theta + flat(
-            [size * torch.randn(shape, generator=public) for size, shape in zip(sizes, self.shapes, strict=True)]
-        ).to(theta)
+        parts = []
+        for value in self.views(theta).values():
+            usual = _NEAR if value.dim() < 2 else max(1, value[0].numel()) ** -0.5
+            own = float(value.float().square().mean().sqrt()) if value.numel() else 0.0
+            parts.append((min(usual, own) or usual) * torch.randn(value.shape, generator=public))
+        return theta + flat(parts).to(theta)
 
     def write(self, theta: Tensor, module: nn.Module) -> None:
         """Copy `theta`, shape (d,), into the module's parameters."""
@@ -80,6 +83,21 @@ def flat(parts: Iterable[Tensor]) -> Tensor:
 
 
 def untrained(module: nn.Module) -> dict[str, Tensor]:
-    """Return a module's buffers and frozen parameters by name."""
-    frozen = {name: each.detach() for name, each in module.named_parameters() if not each.requires_grad}
-    return {**frozen, **dict(module.named_buffers())}
+    """Return copies of a module's buffers and frozen parameters by name."""
+    held = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
+    return {name: each.detach().clone() for name, each in held if not each.requires_grad}
+
+
+def put_untrained(module: nn.Module, values: Mapping[str, Tensor]) -> None:
+    """Give a module the buffers and frozen parameters that `untrained` had found. It loses every other buffer."""
+    for prefix, owner in module.named_modules(remove_duplicate=False):
+        place = f"{prefix}." if prefix else ""
+        for name, held in owner._buffers.items():
+            public = values.get(place + name)
+            if held is not None and (public is None or not torch.equal(held, public)):
+                owner._buffers[name] = None if public is None else public.clone()
+        for name, parameter in owner._parameters.items():
+            if parameter is not None and not parameter.requires_grad:
+                public = values[place + name]
+                if not torch.equal(parameter, public):
+                    parameter.data = public.clone()  # not in place, which some parameters do not allow

@@ -21,16 +21,18 @@ __all__ = ["EvenLinear", "linear"]
 _MULTIPLE: Final = 16
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x Wᵀ + b, as `torch.nn.functional.linear`, in which the rounding of a row does not depend on its place.
 
     Args:
-        x: shape (..., in), or (k, B, in) for k weights.
-        weight: shape (out, in), or (k, out, in) for k products.
-        bias: shape (out,), or (k, out).
+        input: x, shape (..., in), or (k, B, in) for k weights.
+        weight: W, shape (out, in), or (k, out, in) for k products. A vector is one product, as in torch.
+        bias: b, shape (out,), or (k, out).
     """
+    if weight.dim() < 2:
+        return nn.functional.linear(input, weight, bias)
     outputs, inputs = weight.shape[-2:]
-    more = _even(outputs) - outputs
+    more, x = _even(outputs) - outputs, input
     if x.requires_grad and _even(inputs) > inputs:  # for the product of the backward pass
         x, weight = (nn.functional.pad(each, (0, _even(inputs) - inputs)) for each in (x, weight))
     if more:
@@ -48,7 +50,10 @@ def _even(size: int) -> int:
 
 
 class EvenLinear(TorchFunctionMode):
-    """Context in which `linear` replaces `torch.nn.functional.linear`, also in the layers of torch and of users."""
+    """Context in which `linear` replaces `torch.nn.functional.linear`, also in `torch.nn.Linear` and in users' code.
+
+    What `torch.nn.MultiheadAttention` computes inside, products written as `x @ W`, and scripts are not replaced.
+    """
 
     def __torch_function__(
         self,

@@ -304,7 +304,7 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
     def _forget(self) -> None:
         self._training: Any = None
         self._payment: Payment | None = None
-        self._reserved = False
+        self._reserved = self._forfeits = False
         self._drawn_before = self._reported = 0
         self._earlier = {}
 
@@ -375,12 +375,13 @@ class DPTrainable(Trainable):  # type: ignore[misc]  # Ray has no types
             )
 
     def _end(self, *, forfeits: bool = False) -> None:
+        self._forfeits |= forfeits
         if not self._reserved:
             return
         # If the actor or the ledger is out of reach, the next call tries again. If there is none, the reservation stays
         # until the search is closed or the trial runs again. Steps that were leased stay charged in any case.
         with suppress(Exception):
-            if forfeits:
+            if self._forfeits:
                 self._charge.forfeit(self._reported, self.rungs)
             else:
                 self._charge.settle(self._draws)

@@ -311,8 +311,8 @@ def _explain(error: Exception, path: Path) -> LedgerError:
         return LedgerError(
             "ledger-not-readable",
             f"The ledger {path} cannot be used ({said}), because this user may not write {_wal(path).name}, which "
-            "another user made. Let that user end their search, or open the ledger once. If several users share the "
-            "ledger, run `chmod g+s` on its folder first.",
+            "another user made. Let that user end their search. If it has ended, let that user open the ledger once "
+            "(`tune budget show`). If several users share the ledger, run `chmod g+s` on its folder first.",
         )
     if "locked" in said or "busy" in said:
         code, fix = "ledger-busy", "Another process is using the ledger. Try again later, or end that process."
