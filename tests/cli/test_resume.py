@@ -217,6 +217,23 @@ def test_an_interruption_costs_the_only_trial_no_more_than_the_steps_it_repeats(
     tune("verify", "exports/tiny/privacy_card.json")
 
 
+@pytest.mark.parametrize("rung_wise", [False, True])
+def test_a_second_interruption_says_what_it_lost_itself(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch, *, rung_wise: bool
+) -> None:
+    changes = {"search__trials": 3, "search__rungs": 2, "privacy__noise_multiplier": "auto"}
+    if rung_wise:
+        changes |= {"search__full_runs": 2, "search__pruner": "asha"}
+    words = ("run", tune.write(**changes))
+    for rung, lost in ((1, 4), (0, 3)):  # both in the second rung of the first trial
+        with monkeypatch.context() as patch:
+            raising_at(patch, rung, after=lost)
+            said = tune(*words, "--local", code=130).text
+        assert f" {lost} charged steps are in no checkpoint" in said
+        words = ("resume", "tiny")
+    assert tune.search_state(tune.sweeps[0].name).leased_steps == STEPS // 2 + 4 + 3
+
+
 def test_a_checkpoint_of_another_trial_stops_the_sweep_until_it_is_restored(
     tune: Tune, monkeypatch: pytest.MonkeyPatch
 ) -> None:

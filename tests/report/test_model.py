@@ -55,9 +55,11 @@ def test_the_claim_is_the_cap_and_never_what_was_spent() -> None:
 def test_the_next_commands_name_this_sweep_and_no_newer_one(tmp_path: Path) -> None:
     old = folder.create_as(tmp_path, "tiny-20260101-000000-aaaaaa", mode=COMPOSITION)
     old.experiment.touch()
-    old.plan.touch()
+    old.plan.write_text('{"accounting": "composition"}')
     assert _next_commands(old, has_best=True, state="done")[0].startswith("tune export tiny ")
     assert _next_commands(old, has_best=True, state="interrupted")[0].startswith(f"tune resume {old.id}")
+    for state, resumed in (("done", True), ("budget reached", False)):  # a spent budget has no more trials
+        assert any("tune resume" in each for each in _next_commands(old, has_best=False, state=state)) == resumed
     new = folder.create_as(tmp_path, "tiny-20260102-000000-aaaaaa", mode=COMPOSITION)
     new.experiment.touch()
     new.plan.touch()
