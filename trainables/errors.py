@@ -177,7 +177,8 @@ EXPLANATIONS: dict[str, str] = {
     "samples-mixed": (
         "The output of the model for one sample depends on other samples, so clipping cannot bound the effect of one "
         "record, or a call changes a buffer or a frozen parameter, which no noise protects. This is tried on public "
-        "inputs, also at random weights. Use layers that treat every sample alone, such as GroupNorm, and store nothing."
+        "inputs, also at random weights. Use layers that treat every sample alone, such as GroupNorm, and that store "
+        "nothing."
     ),
     "model-raises": (
         "A model must return logits for every finite float32 input of its shape. A record for which the model raises "
