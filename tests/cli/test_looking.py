@@ -12,7 +12,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_fakes import Tune
+from command_fakes import Died, Tune, dies
+
+from tuner.errors import InputError
+from tuner.sweep.folder import SweepFolder, hold
+from tuner.sweep.removal import remove
 
 
 def test_trials_as_comma_separated_values_are_those_of_json(look: Tune) -> None:
@@ -72,6 +76,37 @@ def test_a_sweep_with_a_result_is_removed_only_on_request_and_its_charge_stays(c
     charged("rm", "tiny", "--yes")
     assert not sweep.exists()
     assert charged.entries == before
+
+
+def test_a_failed_sweep_with_a_checkpoint_is_removed_only_on_request(charged: Tune) -> None:
+    (sweep,) = charged.sweeps
+    SweepFolder(sweep).write_status(state="failed")
+    assert "sweep-has-result" in charged("rm", "tiny", code=2).text
+    shutil.rmtree(sweep / "trials")
+    charged("rm", "tiny")
+    assert charged.sweeps == []
+
+
+def test_a_removal_that_was_cut_off_is_ended_by_the_next_one(charged: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    (sweep,) = charged.sweeps
+    older = sweep.with_name("tiny-20000101-000000-aaaaaa")
+    shutil.copytree(sweep, older)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", dies)
+        with pytest.raises(Died):
+            remove(SweepFolder(sweep), yes=True)
+    assert f"removed {sweep};" in charged("rm", "tiny", "--yes").out
+    assert list((charged.folder / "runs").glob("tiny*")) == [older]
+    charged("rm", "tiny", "--yes")
+    assert charged.sweeps == []
+
+
+def test_a_sweep_that_is_removed_meanwhile_is_not_made_again(charged: Tune) -> None:
+    (path,) = charged.sweeps
+    shutil.rmtree(path)
+    with pytest.raises(InputError, match="was removed"), hold(SweepFolder(path)):
+        pass
+    assert not path.exists()
 
 
 def test_only_the_folder_of_a_sweep_is_taken_for_one(charged: Tune) -> None:

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from command_fakes import STEPS, Tune, dies, raising_at, run_until_death, until
+from command_fakes import STEPS, Tune, dies, interrupted, raising_at, run_until_death, until
 
 from tuner.errors import TunerError
 from tuner.privacy.modes import COMPOSITION
@@ -167,6 +167,25 @@ def test_a_folder_that_was_half_made_hides_no_sweep(charged: Tune) -> None:
     for command in ("resume", "export", "show", "report", "watch"):
         assert "[sweep-incomplete]" in charged(command, later.name, code=2).err
     assert f"{real.name} is already finished" in charged("resume", "tiny", "--local").text
+
+
+def test_an_interruption_while_a_sweep_closes_says_how_to_go_on(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(composition, "leave", interrupted)
+        said = tune("run", tune.write(search__trials=1), "--local", code=130).err
+    (sweep,) = tune.sweeps
+    assert f"interrupted; all charges remain. Resume with: tune resume {sweep.name}" in said
+    tune("resume", sweep.name, "--local", "--quiet")
+    assert tune.search_state(sweep.name).leased_steps == STEPS
+
+
+@pytest.mark.parametrize("name", ["experiment.yaml", "plan.json"])
+def test_a_folder_that_lost_a_file_was_charged(charged: Tune, name: str) -> None:
+    (real,) = charged.sweeps
+    (real / name).unlink()
+    said = charged("resume", real.name, "--local", code=2).err
+    assert "[sweep-file-unreadable]" in said
+    assert f"{name} is missing. All charges of {real.name} remain." in " ".join(said.split())
 
 
 def test_a_start_that_fails_in_its_ledger_can_go_on(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import optuna
 import pytest
-from command_fakes import Died, Tune, dies, raising_at, run_until_death
+from command_fakes import Died, Tune, dies, interrupted, raising_at, run_until_death
 from sealed_fakes import SEALED, draw, made, outside, sealed, the_sweep
 
 import tuner.runner.selection
@@ -65,6 +65,18 @@ def test_a_search_that_was_cut_off_releases_nothing_and_goes_on_with_its_number(
     assert "already finished (done); nothing to do" in again.text
     assert tune.entries == ["open_search", "begin"]
     assert made(sweep) == 3
+
+
+def test_an_interruption_of_the_release_can_be_resumed(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        draw(patch, 2)
+        patch.setattr(tuner.runner.selection, "_release", interrupted)
+        said = tune("run", tune.write(**SEALED), "--local", code=130).err
+    assert "the whole search stays charged and nothing is released. Resume with: tune resume" in said
+    assert tune("status", "tiny", "--json").json["sweeps"][0]["state"] == "interrupted"
+    assert "sweep-has-result" in tune("rm", "tiny", code=2).text
+    assert "winner" in tune("resume", "tiny", "--local").text
+    assert made(the_sweep(tune)) == 2
 
 
 def begin(tune: Tune, runs: int, **changes: object) -> None:

@@ -88,7 +88,7 @@ def tune_show(name: str, trial: str | None, storage: str, as_json: bool, as_csv:
     print_answer(values, trial_text(values), as_json=as_json)
 
 
-@click.command("rm", short_help="Remove a failed sweep's folder. Its charges stay in the ledger.")
+@click.command("rm", short_help="Remove a sweep's folder. Its charges stay in the ledger.")
 @name_argument
 @storage_option
 @click.option("--yes", is_flag=True, help="Also remove a sweep that can be resumed or has a result.")
@@ -98,9 +98,9 @@ def tune_rm(name: str, storage: str, yes: bool) -> None:
     The ledger keeps what was charged, MLflow keeps its runs, and exported files stay.
     """
     from tuner.sweep.folder import find_sweep
-    from tuner.sweep.removal import remove
+    from tuner.sweep.removal import finish_removal, remove
 
-    click.echo(remove(find_sweep(Path(storage), name), yes=yes))
+    click.echo(finish_removal(Path(storage), name) or remove(find_sweep(Path(storage), name), yes=yes))
 
 
 @click.command("sync", short_help="Upload a sweep's unsent entries to MLflow.")

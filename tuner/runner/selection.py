@@ -79,11 +79,8 @@ def _search(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: 
         try:
             with private_files(), output_to(sweep.operator_log):
                 trials = _train(sweep, prepared, runs, options) if runs.count else ()
-        except (SweepInterrupted, KeyboardInterrupt):
-            state = SweepState.INTERRUPTED
-            raise SweepInterrupted(
-                "interrupted", f"interrupted; the whole search stays charged and nothing is released. {resume}"
-            ) from None
+        except SweepInterrupted:
+            raise
         except Exception as error:  # noqa: BLE001 - any message may reveal a run, and so their number
             log_traceback(sweep.operator_log, "sealed search", error)
             raise TunerError(
@@ -92,6 +89,13 @@ def _search(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: 
                 f"The operator finds the cause in {sweep.operator_log}. {resume}",
             ) from None
         winner = _release(sweep, prepared, runs, trials)
+    except (SweepInterrupted, KeyboardInterrupt):
+        state = SweepState.INTERRUPTED
+        released = "" if read_winner(sweep) else " and nothing is released"
+        raise SweepInterrupted(
+            "interrupted", f"interrupted; the whole search stays charged{released}. {resume}"
+        ) from None
+    else:
         state = SweepState.RUNNING  # until MLflow and the ledger have the winner
         return winner
     finally:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainables.data import as_it_is, check_present, info
 from trainables.wall import logging_to
-from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError
+from tuner.errors import BudgetRefusedError, InputError, LedgerCorruptError, SweepInterrupted
 from tuner.experiment import load_experiment
 from tuner.files import write_json
 from tuner.plan.plan import plan_from
@@ -68,7 +70,7 @@ def start_sweep(
     sweep_id = sweep_id or sweeps.new_sweep_id(storage, experiment.name, mode=mode)
     check_proxy(SweepFolder(storage / sweep_id), prepared, options)
     sweep = sweeps.create_as(storage, sweep_id, mode=mode)
-    with sweeps.hold(sweep), logging_to(sweep.operator_log):
+    with sweeps.hold(sweep), _resumable(sweep), logging_to(sweep.operator_log):
         try:
             if public_search is not None:
                 write_json(sweep.public_search, public_search)
@@ -100,7 +102,7 @@ def start_sweep(
 
 def continue_sweep(sweep: SweepFolder, wanted: Experiment, options: RunOptions) -> RunResult:
     """Resume a sweep with its stored noise, data and cap. Raise an InputError if the user changed one of these."""
-    with sweeps.hold(sweep), logging_to(sweep.operator_log):
+    with sweeps.hold(sweep), _resumable(sweep), logging_to(sweep.operator_log):
         prepared = ready_to_resume(sweep, wanted, options)
         stopped = _resume_proxy(sweep, prepared, options)
         if stopped is not None:
@@ -109,6 +111,19 @@ def continue_sweep(sweep: SweepFolder, wanted: Experiment, options: RunOptions) 
         write_resumed_sweep(sweep, prepared)
         options.say(f"resuming {sweep.id}")
         return _run(sweep, prepared, ledger, options)
+
+
+@contextmanager
+def _resumable(sweep: SweepFolder) -> Iterator[None]:
+    """Say how to resume after a Ctrl-C while the sweep is opened or closed."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if not sweep.whole:
+            raise
+        raise SweepInterrupted(
+            "interrupted", f"interrupted; all charges remain. Resume with: {resume_command(sweep)}"
+        ) from error
 
 
 def _resume_proxy(sweep: SweepFolder, prepared: ReadySearch, options: RunOptions) -> RunResult | None:

@@ -170,8 +170,14 @@ class SweepFolder:
         return MODES[str(name)]
 
     def require_whole(self) -> None:
-        """Raise an InputError if the sweep stopped while its folder was being created."""
-        if not self.whole:
+        """Raise an InputError if the sweep stopped while its folder was being created, or if a file is missing."""
+        missing = [path for path in (self.experiment, self.plan) if not path.exists()]
+        if missing and self.journal.exists():
+            raise InputError(
+                "sweep-file-unreadable",
+                f"{missing[0]} is missing. All charges of {self.id} remain. Restore the file from a copy.",
+            )
+        if missing:
             raise InputError(
                 "sweep-incomplete",
                 f"{self.id} stopped while its folder was being created. Nothing was charged. Remove {self.root} "
@@ -224,7 +230,9 @@ def read_json(path: Path) -> dict[str, object]:
 
 @contextlib.contextmanager
 def hold(sweep: SweepFolder) -> Iterator[None]:
-    """Lock a sweep for this process. Raise an InputError if another process holds the lock."""
+    """Lock a sweep for this process. Raise an InputError if another process holds the lock or removed the sweep."""
+    if not sweep.root.is_dir():  # the lock would create it
+        raise InputError("sweep-not-found", f"{sweep.id} was removed.")
     lock = take_lock(sweep.root / _LOCK)
     if lock is None:
         pid = sweep.read_status().get("pid")  # None while the charged run of a public search runs

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tuner.errors import InputError
-from tuner.sweep.folder import hold
+from tuner.sweep.folder import SweepFolder, hold
 from tuner.sweep.status import RESUMABLE, RUNNING, SweepState, resume_command, state_of
 
-if TYPE_CHECKING:
-    from tuner.sweep.folder import SweepFolder
+__all__ = ["finish_removal", "remove"]
 
-__all__ = ["remove"]
-
-_WITHOUT_RESULT = (SweepState.STARTING, SweepState.FAILED)
+_GOING = ".removed"
 
 
 def remove(sweep: SweepFolder, *, yes: bool) -> str:
-    """Remove a sweep that failed, or with `yes` any sweep that does not run, and say what is left.
+    """Remove a sweep that has nothing to lose, or with `yes` any sweep that does not run, and say what is left.
+
+    A sweep has nothing to lose before its first checkpoint, if it never started or failed.
 
     Raises:
         InputError: a process runs the sweep; or it can be resumed, or has a result, and `yes` is False.
     """
     state = state_of(sweep) if sweep.whole else SweepState.STARTING  # while this process does not hold it
     with hold(sweep):
-        if state not in _WITHOUT_RESULT and not yes:
+        if not yes and _has_something(sweep, state):
             now = f"is {state}" if state in (*RUNNING, *RESUMABLE) else f"has ended ({state})"
             raise InputError(
                 "sweep-has-result",
@@ -34,6 +33,26 @@ def remove(sweep: SweepFolder, *, yes: bool) -> str:
                 "anyway, add --yes.",
             )
         # What cannot be renamed cannot be removed either. A folder that lost only its files would look never started.
-        going = sweep.root.rename(sweep.root.with_name(f"{sweep.id}.removed"))
+        going = sweep.root.rename(sweep.root.with_name(f"{sweep.id}{_GOING}"))
         shutil.rmtree(going)
+    return _removed(sweep)
+
+
+def finish_removal(storage: Path, name: str) -> str | None:
+    """Remove what an interrupted `remove` left of the sweep with this id or name. Return None if there is nothing."""
+    for path in sorted(storage.glob(f"*{_GOING}")):
+        sweep = SweepFolder(path.resolve().with_name(path.name.removesuffix(_GOING)))
+        if name in (sweep.id, sweep.name):
+            shutil.rmtree(path)
+            return _removed(sweep)
+    return None
+
+
+def _removed(sweep: SweepFolder) -> str:
     return f"removed {sweep.root}; the ledger keeps the charges of this search, and MLflow keeps its runs"
+
+
+def _has_something(sweep: SweepFolder, state: str) -> bool:
+    if state == SweepState.FAILED:  # a sealed sweep does not tell whether it has a checkpoint
+        return sweep.hides_runs or (sweep.trials.is_dir() and any(sweep.trials.iterdir()))
+    return state != SweepState.STARTING
