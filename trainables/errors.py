@@ -131,6 +131,10 @@ EXPLANATIONS: dict[str, str] = {
         "Your own model cannot be imported. Write package.module:function, and check that every worker finds the "
         "module on its Python path. A module must not end the program when it is imported."
     ),
+    "model-not-repeatable": (
+        "Your own model differs each time that it is built, but all workers, a resume and the export must build the "
+        "same one. Draw random numbers with torch, which has the experiment's seed, not with numpy or random."
+    ),
     "model-not-module": "The function of your own model must return an nn.Module.",
     "model-shape-mismatch": "The model cannot take inputs of this shape. Choose a model that fits the data set.",
     "model-output-shape": (
@@ -336,8 +340,8 @@ FAILURES: dict[str, str] = {
         "machine on which you started the search."
     ),
     "rank-lost": (
-        "A trial lost one of its workers, or a worker did not answer for ten minutes. The trial continues from its "
-        "last checkpoint with new workers. Repeated steps are charged again. If this happens again, check that machine."
+        "A trial lost one of its workers, or its workers did not find each other. The trial continues from its last "
+        "checkpoint with new workers. Repeated steps are charged again. If this happens again, check that machine."
     ),
     "checkpoint-unwritable": (
         "A trial could not store its checkpoint, so the trial is lost. Its charges remain, and its other reserved "

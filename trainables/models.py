@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Final
 
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 
 from trainables.checks import near_name_hint
+from trainables.engine.layout import equal
 from trainables.errors import GateError, HyperparameterError
 from trainables.model_gate import check_domain, check_logits, check_private
 from trainables.model_names import ACTIVATIONS, MODELS, NORMALIZATIONS
@@ -63,8 +65,8 @@ def build(
         freeze: names of layers, or of parameters, that are not trained.
 
     Raises:
-        HyperparameterError: a name or option is unknown, the shape of inputs or outputs is wrong, or `weights` or
-            `freeze` does not fit the model.
+        HyperparameterError: a name or option is unknown, the shape of inputs or outputs is wrong, `weights` or
+            `freeze` does not fit the model, or a custom model differs each time that it is built.
         GateError: the model mixes samples, as BatchNorm does, or raises for a public input of its domain.
         Exception: the function of a custom model raised it.
     """
@@ -76,17 +78,37 @@ def build(
     _check_choice("activation", activation, ACTIVATIONS)
     _check_choice("normalization", normalization, NORMALIZATIONS)
     style = _Style(input_shape=input_shape, classes=classes, activation=activation, normalization=normalization)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        module = _user_model(name, style) if ":" in name else _named_model(name, style)
+    own = ":" in name
+    make = partial(_user_model if own else _named_model, name, style)
+    module = _seeded(make, seed)
+    if own:
+        _require_same(name, module, _seeded(make, seed))
     if weights is not None:
         put_weights(module, weights)
     freeze_layers(module, freeze)
     check_private(module)  # first, because its message names the layer
     check_logits(module, input_shape=input_shape, classes=classes)
     check_domain(module, input_shape=input_shape, classes=classes)
-    check_private(module, input_shape=input_shape, own=":" in name)
+    check_private(module, input_shape=input_shape, own=own)
     return module
+
+
+def _seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make()
+
+
+def _require_same(name: str, first: nn.Module, second: nn.Module) -> None:
+    """Raise a HyperparameterError if a model of the user's own is another one when it is built again."""
+    one, other = ({**dict(each.named_parameters()), **dict(each.named_buffers())} for each in (first, second))
+    for part, value in one.items():
+        if not equal(value.detach(), other[part].detach() if part in other else None):
+            raise HyperparameterError(
+                "model-not-repeatable",
+                f"{part!r} of the model {name} differs each time that the model is built. Draw random numbers with "
+                "torch, which has the experiment's seed.",
+            )
 
 
 def _user_model(name: str, style: _Style) -> nn.Module:

@@ -20,7 +20,7 @@ from trainables.data import Splits
 from trainables.engine.accelerator import device_kind, full_float32, repeatable
 from trainables.engine.average import WeightAverage
 from trainables.engine.gen import LossProbes
-from trainables.engine.layout import Layout, put_untrained, untrained
+from trainables.engine.layout import Layout, equal, put_untrained, untrained
 from trainables.engine.losses import LossPasses
 from trainables.engine.noise import add_noise
 from trainables.engine.per_sample import pass_samples
@@ -120,13 +120,26 @@ class PrivateTraining:
         check_metric(spec.metric, task=about.task, classes=about.classes)
         self._input_shape, self._outputs, self._task = about.input_shape, about.outputs, about.task
         start = spec.start
-        self._start = None if start is None else read_start(start.path, sha256=start.sha256).weights
-        self._model = self._build().to(self._device)
+        build_initial = partial(  # not a method, so that the training is freed with its last reference
+            build,
+            spec.model,
+            input_shape=self._input_shape,
+            classes=self._outputs,
+            activation=spec.activation,
+            normalization=spec.normalization,
+            seed=spec.seed,
+            weights=None if start is None else read_start(start.path, sha256=start.sha256).weights,
+            freeze=spec.freeze,
+        )
+        self._model = build_initial().to(self._device)
         if spec.initial is not None:
             self._model.load_state_dict(weights_of(Path(spec.initial), like=self._model, of=spec.initial_of))
         self._layout = Layout.of(self._model)
         self._theta = self._layout.flatten(self._model)
         self._untrained = untrained(self._model)
+        if ranks is not None:
+            self._untrained = _as_rank_0(ranks, self._untrained, self._device)
+            put_untrained(self._model, self._untrained)
         splits = splits or data.load_records(spec.dataset)
         self._records = _records(splits, self._device)
         self._users = _users(spec, splits, self._device)
@@ -155,7 +168,7 @@ class PrivateTraining:
         self._private_step = self._make_step(mechanism, stages)
         self._health = HealthCheck(
             self._private_step,
-            initial=self._build,
+            initial=build_initial,
             input_shape=about.input_shape,
             classes=about.classes,
         )
@@ -214,20 +227,6 @@ class PrivateTraining:
             expected_batch_size=mechanism.expected_batch_size,
             rate=self._hyperparameters.learning_rate,
             secret=self._secret,
-        )
-
-    def _build(self) -> nn.Module:
-        """Return the model with its initial parameters, which are public."""
-        spec = self.spec
-        return build(
-            spec.model,
-            input_shape=self._input_shape,
-            classes=self._outputs,
-            activation=spec.activation,
-            normalization=spec.normalization,
-            seed=spec.seed,
-            weights=self._start,
-            freeze=spec.freeze,
         )
 
     @property
@@ -443,6 +442,7 @@ class PrivateTraining:
         self.step = state["step"]
         self._private_step.noise_draws = state["noise_draws"]
         self._model.load_state_dict(state["model"])
+        self._require_untrained()
         self._theta = self._layout.flatten(self._model)
         if self._average is not None and "average" not in state:
             self._average = WeightAverage(self._theta, decay=self._average.decay, steps=self.spec.steps)
@@ -461,6 +461,17 @@ class PrivateTraining:
             self._secret.rekey()
         elif self.spec.replay_key is None:
             self._continued = (state["leased"], state["released"])  # asked again at the first payment
+
+    def _require_untrained(self) -> None:
+        """Raise a TrainableError if a loaded state's buffers and frozen parameters are not those of this process."""
+        for name, loaded in untrained(self._model).items():
+            if not equal(loaded, self._untrained.get(name)):
+                raise TrainableError(
+                    "model-not-repeatable",
+                    f"{name!r} of the model {self.spec.model} is not what it was when the trial started, so the model "
+                    "would compute something else. It is not trained, so it must be the same whenever the model is "
+                    "built: draw it with torch, which has the experiment's seed, or store it in a file.",
+                )
 
     def require_scores(self) -> None:
         """Raise a DatasetError if exact scores are wanted of no validation record, before a step is charged.
@@ -502,6 +513,14 @@ def device_of(spec: TrainingSpec) -> torch.device:
         raise TrainableError("device-missing", "The trial asks for a GPU (`device: cuda`), but torch finds none.")
     # Ray shows a worker only its own GPU, which is the first one there.
     return torch.device("cuda", 0) if name != "cpu" and torch.cuda.is_available() else torch.device("cpu")
+
+
+def _as_rank_0(ranks: Ranks, values: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    """Return rank 0's buffers and frozen parameters on every rank, so that all clip the same model."""
+    if ranks.rank == 0:
+        ranks.send({"untrained": {name: value.cpu() for name, value in values.items()}})
+        return dict(values)
+    return {name: value.to(device) for name, value in ranks.receive()["untrained"].items()}
 
 
 def _stored(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -246,6 +246,22 @@ FAULTS: tuple[Fault, ...] = (
         test="tests/trainables/test_training.py::test_what_a_model_keeps_of_a_batch_is_neither_stored_nor_scored",
     ),
     Fault(
+        name="ranks-by-the-number-of-a-record",
+        breaks="one more record moves all later ones to ranks that may round differently",
+        file="trainables/engine/ranks.py",
+        old="for row in rows], dtype=torch.int64)",
+        new="for row in rows], dtype=torch.int64).cumsum(0)",
+        test="tests/trainables/test_ranks.py::test_no_other_record_moves_a_record_to_another_rank",
+    ),
+    Fault(
+        name="ranks-probe-along-another-direction",
+        breaks="ranks disagree on the direction of the loss probes if it has gaps in memory",
+        file="trainables/engine/torch_ranks.py",
+        old="sent = tensor.contiguous()",
+        new="sent = tensor",
+        test="tests/trainables/test_ranks.py::test_two_ranks_take_the_steps_of_one_process_with_every_method",
+    ),
+    Fault(
         name="hooks-of-a-linear-stack-ignored",
         breaks="another function is trained than the one that is scored and exported",
         file="trainables/engine/linear.py",

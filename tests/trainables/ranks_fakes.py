@@ -63,8 +63,16 @@ def cases() -> list[Case]:
             ("dp_lssgd", {"laplacian_sigma": 1.5}, True),
         )
     ]
-    own = [Case(f"{reference.__name__}:own_stages", "convolution", torch.float64, {"own.power": 0.25})]
+    own = [
+        Case(f"{reference.__name__}:own_stages", "convolution", torch.float64, {"own.power": 0.25}),
+        Case(f"{__name__}:strided", "linear", torch.float64, dict(GEN)),
+    ]
     return [*of_methods, *of_users, *of_gen, *own]
+
+
+def strided(_layout: object) -> dict[str, Any]:
+    """A method of the user's own that returns a view with gaps between its numbers."""
+    return {"after_noise": lambda gradient: torch.stack([gradient, -gradient], 1)[:, 0]}
 
 
 def make(case: Case, ranks: Ranks | None, kind: type[RankedStep] = RankedStep) -> tuple[PrivateStep, Tensor, Any]:
@@ -133,8 +141,8 @@ class Forgets(RankedStep):
 class TakesAll(RankedStep):
     """A second rank that clips the samples of the first one too."""
 
-    def _mine(self, samples: Tensor) -> Tensor:
-        return torch.ones_like(samples, dtype=torch.bool)
+    def _mine(self, owner: Tensor) -> Tensor:
+        return torch.ones_like(owner, dtype=torch.bool)
 
 
 class Dies(RankedStep):

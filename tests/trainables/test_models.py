@@ -296,16 +296,19 @@ def test_outputs_that_are_no_logits_are_refused(module: nn.Module, code: str) ->
 
 def test_a_users_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "their_models.py").write_text(
-        "from torch import nn\n"
+        "import random\nimport torch\nfrom torch import nn\n"
         "def good(*, input_shape, classes):\n    return nn.Linear(input_shape[0], classes)\n"
         "def bad(*, input_shape, classes):\n    return nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, classes))\n"
         "def none(*, input_shape, classes):\n    return None\n"
         "def wide(*, input_shape, classes):\n    return nn.Linear(4, classes + 3)\n"
+        "def other(*, input_shape, classes):\n    model = nn.Linear(4, classes)\n"
+        "    model.register_buffer('scale', torch.tensor(random.random()))\n    return model\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert build("their_models:good", input_shape=(4,), classes=2, seed=0)(torch.ones(1, 4)).shape == (1, 2)
     with raises_code(GateError, "samples-mixed"):
         build("their_models:bad", input_shape=(4,), classes=2, seed=0)
-    for name, code in (("none", "model-not-module"), ("wide", "model-output-shape")):
+    codes = {"none": "model-not-module", "wide": "model-output-shape", "other": "model-not-repeatable"}
+    for name, code in codes.items():
         with raises_code(HyperparameterError, code):
             build(f"their_models:{name}", input_shape=(4,), classes=2, seed=0)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 import torch
 from errors_helper import raises_code
@@ -9,7 +12,8 @@ from ranks_fakes import FAULTY, STEPS, Case, cases, make, two_ranks
 from test_reference import OPTIONS
 from training_fakes import CountingCharge, MakeSpec
 
-from trainables.engine.ranks import NoGenerator, RankedStep
+from trainables.engine.batches import Records
+from trainables.engine.ranks import NoGenerator, RankedStep, owners
 from trainables.engine.step import PrivateStep
 from trainables.errors import GateError, InfrastructureError
 from trainables.methods import STEP_METHODS
@@ -76,11 +80,38 @@ def test_a_second_rank_that_fails_on_public_inputs_is_told(second: str) -> None:
                 step.rehearse(theta, *public)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8])
+def test_no_other_record_moves_a_record_to_another_rank(dtype: torch.dtype) -> None:
+    """Ranks on unlike machines round differently, so a record that moved would change what it adds."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randint(0, 200, (300, 2, 3), generator=generator).to(dtype)
+    users = torch.tensor([[number, number + 1, -1 if number % 3 else 299 - number] for number in range(0, 298, 2)])
+    for by_user in (None, users):
+        every = Records(inputs, torch.zeros(300), by_user)
+        found = owners(every, 3)
+        assert found.shape == (len(every),)
+        assert min(torch.bincount(found, minlength=3)) > len(every) / 5
+        others = torch.arange(len(every)) != 5
+        left = (
+            Records(inputs, every.targets, users[others])
+            if by_user is not None
+            else Records(inputs[others], every.targets[others])
+        )
+        assert torch.equal(owners(left, 3), found[others])
+    assert owners(Records(inputs[:0], torch.zeros(0)), 3).shape == (0,)
+
+
 class OneRank:
     """Ranks of which only this one exists."""
 
     def __init__(self, rank: int) -> None:
         self.rank, self.size = rank, 2
+
+    def send(self, work: Mapping[str, Any]) -> None:
+        """Send nothing."""
+
+    def receive(self) -> dict[str, Any]:
+        return {"untrained": {}}
 
 
 def test_only_rank_0_can_draw(make_spec: MakeSpec, fake_data: object) -> None:

@@ -23,7 +23,7 @@ from trainables import data
 from trainables.charge import LEASE_STEPS
 from trainables.data import DatasetRequest, Splits
 from trainables.engine.average import WeightAverage
-from trainables.errors import DatasetError, GateError, HyperparameterError, InfrastructureError
+from trainables.errors import DatasetError, GateError, HyperparameterError, InfrastructureError, TrainableError
 from trainables.methods import STEP_METHODS
 from trainables.spec import spec_fingerprint
 from trainables.training import PrivateTraining, TrainingSpec
@@ -182,6 +182,24 @@ def test_what_a_model_keeps_of_a_batch_is_neither_stored_nor_scored(
         assert all(torch.equal(held[name], torch.ones(2)) for name in ("scale", "wide"))
         assert "late" not in held
         assert held["last.weight"].any()
+
+
+def test_a_state_of_a_model_with_other_fixed_values_is_refused(
+    trained: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example a buffer that is drawn anew in each process: the trained weights would not fit it."""
+
+    def model(scale: float) -> torch.nn.Module:
+        made = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 3))
+        made.register_buffer("scale", torch.tensor([scale, torch.nan]))
+        return made
+
+    monkeypatch.setattr(trainables.training, "build", lambda *_, **__: model(1.0))
+    state = trained(3).state_dict()
+    trained(0).load_state_dict(state)
+    monkeypatch.setattr(trainables.training, "build", lambda *_, **__: model(2.0))
+    with raises_code(TrainableError, "model-not-repeatable"):
+        trained(0).load_state_dict(state)
 
 
 # -- options of the step ---------------------------------------------------------------------------------------------

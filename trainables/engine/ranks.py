@@ -5,12 +5,13 @@ have no key and no generator. They clip their share of the batch and send its su
 noise is added once, by one process, to the sum that a single process would have computed, and a rank that is lost takes
 nothing with it but its sum.
 
-A sample belongs to rank (its number mod the number of ranks), whatever else is drawn. Each rank sums in float64, and so
-are the sums added (`trainables.engine.sums` allows any number of parts).
+A sample's own content decides to which rank it belongs (`owners`). Each rank sums in float64, and so are the sums added
+(`trainables.engine.sums` allows any number of parts).
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
@@ -25,7 +26,9 @@ from trainables.engine.random import Generator
 from trainables.engine.step import PrivateStep
 from trainables.errors import GateError
 
-__all__ = ["NoGenerator", "RankedStep", "Ranks"]
+__all__ = ["NoGenerator", "RankedStep", "Ranks", "owners"]
+
+_ROWS = 4096  # inputs that are copied to the CPU together
 
 
 class Ranks(Protocol):
@@ -55,6 +58,21 @@ class Ranks(Protocol):
         """Return the sum of all ranks' tensors on rank 0. On other ranks the result has no meaning."""
 
 
+def owners(records: Records, size: int) -> Tensor:
+    """Return which of `size` ranks each sample belongs to, int64 of shape (n,).
+
+    It depends on the inputs of the sample alone, not on its number. Ranks may round differently, and if one more record
+    moved others to another rank, it would change what they add too.
+    """
+    parts = (part.cpu().contiguous() for part in torch.split(records.inputs, _ROWS))
+    rows = (row for part in parts for row in part.unsqueeze(-1).flatten(1).view(torch.uint8).numpy())
+    found = torch.tensor([zlib.crc32(row) for row in rows], dtype=torch.int64)
+    if records.users is not None:
+        users = records.users.cpu()
+        found = found[users.clamp(min=0)].masked_fill(users < 0, 0).sum(1)
+    return found % size
+
+
 class NoGenerator(Generator):
     """Generator of a rank that must not draw: it refuses every request. Rank 0 alone draws batches, views and noise."""
 
@@ -79,6 +97,7 @@ class RankedStep(PrivateStep):
     def __init__(self, *, ranks: Ranks, **step: Any) -> None:  # noqa: ANN401 - of `PrivateStep`
         super().__init__(**step)
         self._ranks = ranks
+        self._owned: tuple[Records, Tensor] | None = None  # the records of the last step, and their owners
 
     def rehearse(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> None:
         """Compute the clipped sum of PUBLIC samples on every rank; see `PrivateStep.rehearse`.
@@ -110,11 +129,11 @@ class RankedStep(PrivateStep):
                 self._ranks.add(torch.tensor([float(error is not None)], device=theta.device))
             elif work["kind"] == "clip":
                 points = Points(centre=centre, **work["points"], seeds=tuple(work["seeds"]))
-                self._ranks.add(self._share(records, work["split"], work["draws"], points))
+                self._ranks.add(self._share(records, work["split"], work["owners"], work["draws"], points))
             else:
                 direction = self._ranks.copy(torch.empty_like(theta))
                 at = ProbePoint(theta=centre, direction=direction, **work["at"])
-                self._ranks.add(self._share_of_probes(records, work["split"], at))
+                self._ranks.add(self._share_of_probes(records, work["split"], work["owners"], at))
 
     def end(self) -> None:
         """Let the other ranks return from `help`."""
@@ -126,54 +145,72 @@ class RankedStep(PrivateStep):
             None if augmentation is None else augmentation.draw(len(part) * records.copies, self._secret)
             for part in split
         ]
+        numbers, owned = self._owned_parts(records, split)
         self._ranks.send(
             {
                 "kind": "clip",
-                "split": [part.cpu() for part in split],
+                "split": numbers,
+                "owners": owned,
                 "draws": draws,
                 "seeds": list(points.seeds),
                 "points": {"scale": points.scale, "spread": points.spread, "decay": points.decay},
             }
         )
         self._ranks.copy(points.centre)
-        return self._ranks.add(self._share(records, split, draws, points))
+        return self._ranks.add(self._share(records, numbers, owned, draws, points))
 
     def _probed(self, probes: LossProbes, records: Records, split: Sequence[Tensor], at: ProbePoint) -> Tensor:
         bounds = {"slope_bound": at.slope_bound, "curvature_bound": at.curvature_bound}
+        numbers, owned = self._owned_parts(records, split)
         self._ranks.send(
-            {"kind": "probe", "split": [part.cpu() for part in split], "at": {"radius": at.radius, **bounds}}
+            {"kind": "probe", "split": numbers, "owners": owned, "at": {"radius": at.radius, **bounds}},
         )
         self._ranks.copy(at.theta)
         self._ranks.copy(at.direction)
-        return self._ranks.add(self._share_of_probes(records, split, at))
+        return self._ranks.add(self._share_of_probes(records, numbers, owned, at))
+
+    def _owned_parts(self, records: Records, split: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the numbers of the samples of each part, and the ranks that they belong to. Only rank 0 decides it."""
+        known = self._owned
+        if known is None or known[0].inputs is not records.inputs or known[0].users is not records.users:
+            known = self._owned = records, owners(records, self._ranks.size)
+        numbers = [part.cpu() for part in split]
+        return numbers, [known[1][part] for part in numbers]
 
     def _share(
-        self, records: Records, split: Sequence[Tensor], draws: Sequence[Tensor | None], points: Points
+        self,
+        records: Records,
+        split: Sequence[Tensor],
+        owned: Sequence[Tensor],
+        draws: Sequence[Tensor | None],
+        points: Points,
     ) -> Tensor:
         """Return the sum over this rank's samples of a batch, in float64."""
         sums, views = self._sum(points), self._views
         total = torch.zeros_like(points.centre, dtype=torch.float64)
-        for part, drawn in zip(split, draws, strict=True):
-            mine = self._mine(part)
+        for part, owner, drawn in zip(split, owned, draws, strict=True):
+            mine = self._mine(owner)
             inputs, targets = records.of(part[mine].to(records.inputs.device))
             if self._stages.augmentation is not None and drawn is not None:
-                places = mine.cpu().repeat_interleave(records.copies)
+                places = mine.repeat_interleave(records.copies)
                 inputs = self._stages.augmentation.views(inputs, drawn[:, places])
                 targets = targets.repeat_interleave(views, 0)
             total += sums.of(inputs, targets, copies=records.copies * views, whole=False)
         return total
 
-    def _share_of_probes(self, records: Records, split: Sequence[Tensor], at: ProbePoint) -> Tensor:
+    def _share_of_probes(
+        self, records: Records, split: Sequence[Tensor], owned: Sequence[Tensor], at: ProbePoint
+    ) -> Tensor:
         """Return the sum of the probe vectors of this rank's samples, shape (4,), float64."""
         if self._probes is None:
             raise GateError("probes-not-charged", "This rank has no loss probes. Please report this as a bug.")
         device = records.inputs.device
-        parts = (records.of(part[self._mine(part)].to(device)) for part in split)
+        parts = (records.of(part[self._mine(owner)].to(device)) for part, owner in zip(split, owned, strict=True))
         return self._probes.total(at, parts, copies=records.copies)
 
-    def _mine(self, samples: Tensor) -> Tensor:
-        """Return which of the samples belong to this rank, shape (B,)."""
-        return samples % self._ranks.size == self._ranks.rank
+    def _mine(self, owner: Tensor) -> Tensor:
+        """Return which of the samples, whose owners these are, belong to this rank, shape (B,)."""
+        return owner == self._ranks.rank
 
     def _rehearsed(self, theta: Tensor, inputs: Tensor, targets: Tensor) -> BaseException | None:
         try:

@@ -15,15 +15,19 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
-from torch.distributed import BroadcastOptions, ProcessGroupGloo, ReduceOptions
+from torch.distributed import BarrierOptions, BroadcastOptions, ProcessGroupGloo, ReduceOptions
 
 from trainables.errors import InfrastructureError
 
 __all__ = ["TorchRanks", "joined", "opened"]
 
 _WITHIN: Final = timedelta(minutes=10)
-"""Time within which every rank must finish its share of a step. A rank whose process died is noticed at once."""
-_UNBOUNDED: Final = timedelta(days=365)  # until the next step: the driver and the ledger may take their time
+"""Time within which the ranks must have met."""
+_UNBOUNDED: Final = timedelta(days=365)
+"""Time of a share of a step. A record may decide how long it takes, so none may decide that it took too long.
+
+A rank whose process died is noticed at once, and `resources.hung_after` ends a trial that makes no progress.
+"""
 
 
 class TorchRanks:
@@ -62,7 +66,7 @@ class TorchRanks:
     def receive(self) -> dict[str, Any]:
         """Wait for work from rank 0; see `Ranks.receive`. It is read without running any code in it."""
         length = torch.zeros(1, dtype=torch.int64)
-        self._broadcast(self._words, length, within=_UNBOUNDED)
+        self._broadcast(self._words, length)
         content = torch.empty(int(length), dtype=torch.uint8)
         self._broadcast(self._words, content)
         work: dict[str, Any] = torch.load(io.BytesIO(content.numpy().tobytes()), weights_only=True)
@@ -70,22 +74,26 @@ class TorchRanks:
 
     def copy(self, tensor: Tensor) -> Tensor:
         """Copy rank 0's tensor to the others; see `Ranks.copy`."""
-        self._broadcast(self._tensors, tensor)
-        return tensor
+        sent = tensor.contiguous()  # the connection reads and writes memory, whatever the strides of the tensor say
+        self._broadcast(self._tensors, sent)
+        return sent
 
     def add(self, total: Tensor) -> Tensor:
         """Add the ranks' tensors on rank 0; see `Ranks.add`."""
         if self._tensors is not self._words:
             # NCCL waits in vain for a rank that died. gloo notices it, so the ranks meet here before they add.
-            _asked(lambda: self._words.barrier().wait())
+            meeting = BarrierOptions()
+            meeting.timeout = _UNBOUNDED
+            _asked(lambda: self._words.barrier(meeting).wait())
         options = ReduceOptions()
-        options.rootRank = 0
-        _asked(lambda: self._tensors.reduce([total], options).wait())
-        return total
+        options.rootRank, options.timeout = 0, _UNBOUNDED
+        added = total.contiguous()
+        _asked(lambda: self._tensors.reduce([added], options).wait())
+        return added
 
-    def _broadcast(self, group: Any, tensor: Tensor, *, within: timedelta = _WITHIN) -> None:  # noqa: ANN401
+    def _broadcast(self, group: Any, tensor: Tensor) -> None:  # noqa: ANN401
         options = BroadcastOptions()
-        options.rootRank, options.timeout = 0, within
+        options.rootRank, options.timeout = 0, _UNBOUNDED
         _asked(lambda: group.broadcast([tensor], options).wait())
 
 
@@ -95,9 +103,7 @@ def _asked(work: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the work retu
         return work()
     except RuntimeError as error:
         raise InfrastructureError(
-            "rank-lost",
-            f"A worker of the trial was lost, or did not answer within {_WITHIN.seconds // 60} minutes. The trial "
-            "continues from its last checkpoint.",
+            "rank-lost", "A worker of the trial was lost. The trial continues from its last checkpoint."
         ) from error
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,8 @@ class Helper:
                 host=ray.util.get_node_ip_address(),
                 device=device_of(spec),
             )
-            make_training(spec, NoCharge(), ranks=ranks).help()
+            with suppress(InfrastructureError):  # rank 0 is gone: it has ended, or tells why it was lost
+                make_training(spec, NoCharge(), ranks=ranks).help()
 
         try:
             behind(log, work)
