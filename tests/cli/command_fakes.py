@@ -70,10 +70,11 @@ class Tune:
         return said
 
     def process(self, *words: str) -> subprocess.Popen[str]:
-        """Begin a command as a process of its own."""
+        """Begin a command as a process of its own, which leads a process group, as in a shell."""
         return subprocess.Popen(
             [sys.executable, "-u", "-m", "tuner", *words],
             cwd=self.folder,
+            process_group=0,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import signal
 from pathlib import Path
@@ -61,6 +62,22 @@ def test_a_sweep_that_was_cut_off_loses_nothing_that_was_charged_and_goes_on(
     assert after["budget"]["reserved_steps"] == 0
     assert {run.info.status for run in tune.mlflow_runs()} == {"FINISHED"}
     tune("export", "tiny")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["timeout", "terminal"])
+def test_a_signal_to_the_whole_process_group_does_not_end_ray_before_the_trials(
+    tune: Tune, how: signal.Signals, code: int
+) -> None:
+    """As `timeout` and a terminal that is closed send it."""
+    process = tune.process("run", tune.write(**LONG))
+    until(process, "trial 0 complete")
+    os.killpg(process.pid, how)
+    _, err = process.communicate()
+    assert process.returncode == code, err
+    assert f"tune resume {tune.sweeps[0].name}" in err
+    assert tune("status", "tiny", "--json").json["sweeps"][0]["state"] == "interrupted"
 
 
 def test_a_sweep_whose_output_nobody_reads_any_more_is_interrupted(tune: Tune) -> None:

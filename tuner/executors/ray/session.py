@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -145,18 +146,22 @@ def _forget_token() -> None:
 
 @contextlib.contextmanager
 def _own_ray() -> Iterator[None]:
-    """Let a Ray that is started in this context listen on 127.0.0.1 alone, with fewer and smaller processes.
+    """Let a Ray that is started in this context listen on 127.0.0.1 alone, with fewer, smaller and calmer processes.
 
     Ray has the setting of its address for systems on which it cannot make clusters. The processes that are not started
     add machines to a cluster, print the workers' output, and answer Ray's own commands. They delay the start of a sweep
     by more than a second, and its end by another one. The one that watches this machine for the dashboard starts as if
     the dashboard's libraries were not installed: it then has no server, and Ray is up half a second earlier.
+
+    Ray's processes have process groups of their own. A signal to the group of this process, such as SIGTERM from
+    `timeout` or SIGHUP from a terminal that is closed, would otherwise end Ray before the trials have stopped.
     """
-    from ray._private import ray_constants, utils
+    from ray._private import ray_constants, services, utils
     from ray._private.node import Node
 
     changes: list[tuple[Any, str, Any]] = [
         (ray_constants, "ENABLE_RAY_CLUSTER", False),
+        (services, "ConsolePopen", partial(services.ConsolePopen, process_group=0)),
         (utils, "get_dashboard_dependency_error", lambda: ImportError("not needed on one machine")),
         *((Node, start, lambda node, **_: None) for start in _UNUSED),
     ]
