@@ -21,7 +21,7 @@ from search_spaces.schedules import GEN
 from trainables.data import info, public_train_size
 from trainables.errors import DatasetError
 from trainables.model_sizes import dimension_of, family_of
-from trainables.tasks import outputs_of
+from trainables.tasks import REGRESSION, outputs_of
 from tuner.experiment.model import Experiment
 from tuner.experiment.sections import AUTO
 
@@ -133,9 +133,9 @@ def _found(raw: Mapping[str, object], experiment: Experiment, optimizer: str) ->
 
 
 def rate_is_measured(experiment: Experiment, optimizer: str) -> bool:
-    """Return whether the rate was measured for models of this kind. Nothing is known of a model of one's own."""
-    model = experiment.trainable.model
-    return ":" not in model and is_measured(family_of(model), optimizer=optimizer)
+    """Return whether the rate was measured for such a training: for classes, and not for models of one's own."""
+    model, task = experiment.trainable.model, experiment.trainable.task
+    return ":" not in model and task != REGRESSION and is_measured(family_of(model), optimizer=optimizer)
 
 
 def recommended(

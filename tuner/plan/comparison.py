@@ -18,6 +18,7 @@ from search_spaces.prior import left_out
 from trainables.data import info, public_train_size
 from trainables.errors import DatasetError
 from trainables.model_sizes import dimension_of, family_of
+from trainables.tasks import REGRESSION
 from tuner.errors import BudgetRefusedError, ExperimentError, TunerError
 from tuner.experiment.prior import optimizers_of, rate_is_measured, recommended
 from tuner.experiment.sections import ChosenSection, CommitSection
@@ -242,6 +243,8 @@ def _unmeasured(candidate: str, planned: _Planned, at: Situation | None) -> str:
         return "not measured for this model"
     if plan.unit == "user":
         return "not measured for users"
+    if experiment.trainable.task == REGRESSION:
+        return "not measured for a regression"
     if experiment.trainable.start is not None:
         return "not measured with public weights"
     for optimizer in optimizers_of(experiment.search.space, experiment):

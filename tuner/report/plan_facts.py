@@ -215,7 +215,7 @@ def _prior(experiment: Experiment) -> Iterator[tuple[str, str]]:
     if not rate_is_measured(experiment, optimizer):
         yield (
             "recommended",
-            f"nothing was measured for this kind of model. For simpler models, {others} and a learning_rate of "
+            f"nothing was measured for this kind of training. For others, {others} and a learning_rate of "
             f"{rate.value:.2g} are good. The best learning_rate here may be far lower: search it in a wide range, or "
             "set a value (docs/prior.md)",
         )

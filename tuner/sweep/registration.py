@@ -336,6 +336,12 @@ def return_to(sweep: SweepFolder, prepared: ReadySearch, *, reopen: bool) -> Led
         enter(ledger, sweep, prepared)  # the sweep died after its folder was created and before it entered the ledger
     state = ledger.search_state(sweep.id)
     require_not_behind(sweep, ledger, state)
+    if state.leased_steps and not sweep.journal.exists():
+        raise TunerError(
+            "sweep-file-unreadable",
+            f"{sweep.journal}, which contains the trials of the sweep, is missing. All charges remain. Restore the "
+            "file from a copy.",
+        )
     division = division_of(ledger, stored, prepared.request)
     hold_to_ledger(ledger, state, stored, prepared.plan, request=prepared.request, division=division)
     if reopen:

@@ -24,6 +24,8 @@ def remove(sweep: SweepFolder, *, yes: bool) -> str:
     """
     state = state_of(sweep) if sweep.whole else SweepState.STARTING  # while this process does not hold it
     with hold(sweep):
+        if not yes and sweep.journal.exists():
+            sweep.require_whole()
         if not yes and _has_something(sweep, state):
             now = f"is {state}" if state in (*RUNNING, *RESUMABLE) else f"has ended ({state})"
             raise InputError(

@@ -176,6 +176,15 @@ def test_a_curve_is_bracketed_at_every_delta() -> None:
     assert [bracket.high for bracket in found] == sorted(bracket.high for bracket in found)
 
 
+@pytest.mark.parametrize(("rate", "noise", "steps"), [(0.01, 1.75, 21), (0.05, 1.75, 36), (0.01, 2.0, 3)])
+def test_the_curve_of_few_steps_is_confirmed_at_every_delta(rate: float, noise: float, steps: int) -> None:
+    deltas = [10.0**-digits for digits in range(2, 13)]
+    for bracket, delta in zip(epsilon_ranges_of_steps([(rate, noise, steps)], deltas), deltas, strict=True):
+        claimed = accounting.epsilon(SampledGaussian(rate, noise), steps, delta)
+        assert judge(claimed, bracket).ok
+        assert judge(claimed * 0.98, bracket).ok is not True or claimed < 1e-3
+
+
 def test_where_delta_covers_everything_epsilon_is_zero() -> None:
     (found,) = epsilon_ranges_of_steps([(1e-6, 5.0, 1)], [1e-3])
     assert (found.low, found.high) == (0.0, 0.0)

@@ -121,7 +121,13 @@ def epsilon_ranges_of_steps(
     whole = compose_losses(parts, min(deltas))
     exact = isinstance(whole.directions[0], Exact)
     how = "the Gaussian mechanism, exactly" if exact else "privacy losses on a grid, rounded down and up"
-    return tuple(_around(*whole.epsilon(delta), how) for delta in deltas)
+    found = []
+    for delta in deltas:
+        low, high = whole.epsilon(delta)
+        if high > low * (1 + TOLERANCE) + _SLACK:  # the grid is fine enough near the smallest δ only
+            low, high = compose_losses(parts, delta).epsilon(delta)
+        found.append(_around(low, high, how))
+    return tuple(found)
 
 
 def judge(claimed: float, found: EpsilonRange) -> Verdict:
