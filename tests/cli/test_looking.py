@@ -46,6 +46,23 @@ def test_the_next_commands_can_be_pasted_whatever_the_folder_is_called(charged: 
     assert list((charged.folder / "my runs").glob("tiny-*/report.html"))
 
 
+def test_the_next_commands_work_where_a_variable_names_another_folder(
+    charged: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path,) = charged.sweeps
+    assert SweepFolder(path).command("show") == f"tune show {path.name}"
+    monkeypatch.setenv("DP_TUNER_STORAGE", "elsewhere")
+    _, *words = shlex.split(SweepFolder(path).command("show"))
+    charged(*words)
+
+
+def test_a_ledger_that_is_not_there_contradicts_no_card(charged: Tune) -> None:
+    charged("export", "tiny")
+    card = str(next((charged.folder / "exports").rglob("privacy_card.json")))
+    said = charged("verify", card, "--ledger", f"sqlite:///{charged.folder}/none.db", "--json", code=1).json
+    assert said["answer"] == "not confirmed"
+
+
 def test_a_page_replaces_only_a_page(charged: Tune) -> None:
     before = (charged.folder / "tiny.yaml").read_bytes()
     for words in (("report", "tiny"), ("compare", "tiny"), ("budget", "report", "digits")):

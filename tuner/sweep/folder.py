@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import secrets
 import shlex
@@ -68,7 +69,7 @@ class SweepFolder:
 
     def command(self, verb: str, *, name: str = "") -> str:
         """Return the `tune` command with this verb, for the sweep's id or `name`, that works in the current folder."""
-        default = self.root.parent == Path("runs").resolve()
+        default = self.root.parent == Path(os.environ.get("DP_TUNER_STORAGE") or "runs").resolve()
         return f"tune {verb} {name or self.id}{'' if default else f' --storage {shlex.quote(str(self.root.parent))}'}"
 
     @property
