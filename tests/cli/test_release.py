@@ -8,9 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command_fakes import Tune
 from held_fakes import edit_yaml, refused
+from sealed_fakes import SEALED
 from test_own_records import write_own, write_records
 
 RELEASE: dict[str, object] = {
@@ -265,3 +267,15 @@ def test_a_claim_that_uses_the_secret_order_is_verified(tune: Tune) -> None:
     assert card["training_cap"]["filter"]["clone_epsilon"] > 1
     assert card["release"]["local"]["epsilon"] > card["claim"]["epsilon"] == 1.0
     tune("verify", "exports/tiny/privacy_card.json")
+
+
+@pytest.mark.parametrize("mode", [SEALED, RELEASE], ids=["sealed", "release"])
+def test_a_search_that_is_charged_as_a_whole_is_refused_if_it_could_score_no_trial(
+    tune: Tune, mode: dict[str, object]
+) -> None:
+    write_records(tune.folder / "own.npz", y_train=np.full(200, 7))
+    said = tune("run", write_own(tune, **mode), "--local", "--quiet", code=2)
+    assert "[split-empty]" in said.err
+    assert "own.yaml:" in said.err
+    assert tune.entries == []
+    assert tune.sweeps == []

@@ -24,7 +24,7 @@ from tuner.runner.start import continue_sweep, start_sweep
 from tuner.sweep import folder as sweeps
 from tuner.sweep.addresses import check_tracking
 from tuner.sweep.dataset_cap import set_first_cap
-from tuner.sweep.preflight import check_ledger_folder, check_startable, prepare
+from tuner.sweep.preflight import check_ledger_folder, check_scores, check_startable, prepare
 from tuner.sweep.registration import preview, require_origin
 from tuner.sweep.sealed import read_winner
 from tuner.sweep.settings import changes_nothing
@@ -108,6 +108,7 @@ def check(prepared: ReadySearch, options: RunOptions) -> None:
         ask_for_public(prepared, options)
     require_origin(prepared)
     check_ledger_folder(prepared)
+    check_scores(prepared)
     check_machines(prepared, options)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from search_spaces import Fixed
 from search_spaces.spaces import is_own_method
-from trainables.data import DatasetInfo, DatasetRequest, as_it_is, check_present, info
+from trainables.data import DatasetInfo, DatasetRequest, as_it_is, check_present, info, is_own, load_records
 from trainables.errors import TrainableError
 from trainables.hyperparameters import check_augmentation
 from trainables.model_names import ACTIVATIONS
@@ -45,6 +45,7 @@ __all__ = [
     "build_model",
     "check_ledger_folder",
     "check_model",
+    "check_scores",
     "check_startable",
     "find_own_model",
     "prepare",
@@ -185,6 +186,24 @@ def check_ledger_folder(prepared: ReadySearch) -> None:
                 "ledger-folder-unwritable",
                 f"The ledger {ledger} cannot be created ({error.strerror}). Choose a folder that this user may write.",
             ) from error
+
+
+def check_scores(prepared: ReadySearch) -> None:
+    """Raise an InputError if a search that is charged as a whole could score no trial.
+
+    Exact scores have no guarantee, so neither has this answer. Other searches end before the first step of a trial.
+    """
+    plan = prepared.plan
+    whole = plan.mode.on_release or plan.mode.runs_hidden
+    if not (plan.private and whole and plan.validation is None and is_own(prepared.request)):
+        return
+    if not len(load_records(prepared.request).x_validation):
+        with prepared.places.at("dataset.validation.fraction"):
+            raise InputError(
+                "split-empty",
+                "the validation split has no usable record, so no trial could be scored. Look at the file with "
+                "`tune data check`, or raise dataset.validation.fraction.",
+            )
 
 
 def _gains(experiment: Experiment) -> Sequence[object]:
