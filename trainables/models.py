@@ -10,9 +10,9 @@ from typing import Final
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from trainables.checks import near_name_hint
-from trainables.engine.layout import equal
 from trainables.errors import GateError, HyperparameterError
 from trainables.model_gate import check_domain, check_logits, check_private
 from trainables.model_names import ACTIVATIONS, MODELS, NORMALIZATIONS
@@ -100,15 +100,26 @@ def _seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
 
 
 def _require_same(name: str, first: nn.Module, second: nn.Module) -> None:
-    """Raise a HyperparameterError if a model of the user's own is another one when it is built again."""
+    """Raise a HyperparameterError if a model of the user's own is another one when it is built again.
+
+    Differences as small as those of rounding are allowed.
+    """
     one, other = ({**dict(each.named_parameters()), **dict(each.named_buffers())} for each in (first, second))
-    for part, value in one.items():
-        if not equal(value.detach(), other[part].detach() if part in other else None):
+    for part in one.keys() | other.keys():
+        if part not in one or part not in other or not _alike(one[part].detach(), other[part].detach()):
             raise HyperparameterError(
                 "model-not-repeatable",
                 f"{part!r} of the model {name} differs each time that the model is built. Draw random numbers with "
                 "torch, which has the experiment's seed.",
             )
+
+
+def _alike(first: torch.Tensor, second: torch.Tensor) -> bool:
+    if first.shape != second.shape:
+        return False
+    a, b = first.double(), second.double()
+    scale = float(a.nan_to_num(0.0, 0.0, 0.0).abs().max()) if a.numel() else 0.0
+    return torch.allclose(a, b, rtol=0.0, atol=1e-3 * scale, equal_nan=True)
 
 
 def _user_model(name: str, style: _Style) -> nn.Module:
@@ -117,6 +128,9 @@ def _user_model(name: str, style: _Style) -> nn.Module:
     module = function(input_shape=style.input_shape, classes=style.classes)
     if not isinstance(module, nn.Module):
         raise HyperparameterError("model-not-module", f"{name} must return an nn.Module (got {type(module).__name__}).")
+    if any(map(is_lazy, (*module.parameters(), *module.buffers()))):
+        with torch.no_grad():
+            module(torch.zeros(2, *style.input_shape))  # draws the parameters of lazy layers, from the seed
     return module
 
 

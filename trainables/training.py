@@ -20,7 +20,7 @@ from trainables.data import Splits
 from trainables.engine.accelerator import device_kind, full_float32, repeatable
 from trainables.engine.average import WeightAverage
 from trainables.engine.gen import LossProbes
-from trainables.engine.layout import Layout, equal, put_untrained, untrained
+from trainables.engine.layout import Layout, put_untrained, untrained
 from trainables.engine.losses import LossPasses
 from trainables.engine.noise import add_noise
 from trainables.engine.per_sample import pass_samples
@@ -96,6 +96,7 @@ class PrivateTraining:
         self._leased = 0  # see `state_dict`
         self._continued: tuple[int, int] | None = None  # (leased, released) of a loaded key, until the first payment
         self._ranks = ranks
+        self._agreed = False  # whether every rank has rank 0's buffers and frozen parameters
         self._hyperparameters = from_parameters(
             spec.method,
             spec.parameters,
@@ -137,9 +138,6 @@ class PrivateTraining:
         self._layout = Layout.of(self._model)
         self._theta = self._layout.flatten(self._model)
         self._untrained = untrained(self._model)
-        if ranks is not None:
-            self._untrained = _as_rank_0(ranks, self._untrained, self._device)
-            put_untrained(self._model, self._untrained)
         splits = splits or data.load_records(spec.dataset)
         self._records = _records(splits, self._device)
         self._users = _users(spec, splits, self._device)
@@ -288,6 +286,7 @@ class PrivateTraining:
             raise HyperparameterError(
                 "step-beyond-end", f"`step` must be at most {self.spec.steps}, the end of this training (got {step})."
             )
+        self._agree()
         inputs, targets = self._records["train"]
         while self.step < step:
             self._health.check(self._theta, step=self.step, at_most_every=lease_size(restarts=0))
@@ -339,7 +338,20 @@ class PrivateTraining:
         """
         if not isinstance(self._private_step, RankedStep):
             raise GateError("rank-draws", "A training without ranks has nothing to share. Please report this as a bug.")
+        self._agree()
         self._private_step.help(self._theta, *self._records["train"], users=self._users["train"])
+
+    def _agree(self) -> None:
+        """Let every rank have rank 0's buffers and frozen parameters, so that all clip the same model."""
+        if self._ranks is None or self._agreed:
+            return
+        self._agreed = True
+        if self._ranks.rank == 0:
+            self._ranks.send({"untrained": {name: value.cpu() for name, value in self._untrained.items()}})
+            return
+        found = self._ranks.receive()["untrained"]
+        self._untrained = {name: value.to(self._device) for name, value in found.items()}
+        put_untrained(self._model, self._untrained)
 
     def evaluate(self, split: str = "validation") -> dict[str, float]:
         """Return the scores of the task on validation or test records, and the score of the spec's metric.
@@ -372,6 +384,7 @@ class PrivateTraining:
         inputs, targets = self._records[split]
         if len(inputs) == 0 and not protected:
             raise DatasetError("split-empty", _NO_RECORDS.format(split=split))
+        self._agree()
         self._health.check(self._theta, step=self.step)
         if protected:
             self._health.check_scoring(self.model)
@@ -442,7 +455,11 @@ class PrivateTraining:
         self.step = state["step"]
         self._private_step.noise_draws = state["noise_draws"]
         self._model.load_state_dict(state["model"])
-        self._require_untrained()
+        # The process that stored them may have rounded them differently. The trained weights fit theirs.
+        self._untrained = {
+            name: state["model"][name].to(value) if name in state["model"] else value
+            for name, value in self._untrained.items()
+        }
         self._theta = self._layout.flatten(self._model)
         if self._average is not None and "average" not in state:
             self._average = WeightAverage(self._theta, decay=self._average.decay, steps=self.spec.steps)
@@ -461,17 +478,6 @@ class PrivateTraining:
             self._secret.rekey()
         elif self.spec.replay_key is None:
             self._continued = (state["leased"], state["released"])  # asked again at the first payment
-
-    def _require_untrained(self) -> None:
-        """Raise a TrainableError if a loaded state's buffers and frozen parameters are not those of this process."""
-        for name, loaded in untrained(self._model).items():
-            if not equal(loaded, self._untrained.get(name)):
-                raise TrainableError(
-                    "model-not-repeatable",
-                    f"{name!r} of the model {self.spec.model} is not what it was when the trial started, so the model "
-                    "would compute something else. It is not trained, so it must be the same whenever the model is "
-                    "built: draw it with torch, which has the experiment's seed, or store it in a file.",
-                )
 
     def require_scores(self) -> None:
         """Raise a DatasetError if exact scores are wanted of no validation record, before a step is charged.
@@ -513,14 +519,6 @@ def device_of(spec: TrainingSpec) -> torch.device:
         raise TrainableError("device-missing", "The trial asks for a GPU (`device: cuda`), but torch finds none.")
     # Ray shows a worker only its own GPU, which is the first one there.
     return torch.device("cuda", 0) if name != "cpu" and torch.cuda.is_available() else torch.device("cpu")
-
-
-def _as_rank_0(ranks: Ranks, values: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
-    """Return rank 0's buffers and frozen parameters on every rank, so that all clip the same model."""
-    if ranks.rank == 0:
-        ranks.send({"untrained": {name: value.cpu() for name, value in values.items()}})
-        return dict(values)
-    return {name: value.to(device) for name, value in ranks.receive()["untrained"].items()}
 
 
 def _stored(values: Mapping[str, Any]) -> dict[str, Any]:

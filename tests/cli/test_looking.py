@@ -100,6 +100,7 @@ def test_a_failed_sweep_with_a_checkpoint_is_removed_only_on_request(charged: Tu
     SweepFolder(sweep).write_status(state="failed")
     assert "sweep-has-result" in charged("rm", "tiny", code=2).text
     shutil.rmtree(sweep / "trials")
+    (sweep / "study.journal").unlink()
     charged("rm", "tiny")
     assert charged.sweeps == []
 
@@ -112,7 +113,11 @@ def test_a_removal_that_was_cut_off_is_ended_by_the_next_one(charged: Tune, monk
         patch.setattr(shutil, "rmtree", dies)
         with pytest.raises(Died):
             remove(SweepFolder(sweep), yes=True)
+    others = charged.folder / "runs" / "tiny.removed" / "mine"  # no sweep had this name
+    others.mkdir(parents=True)
     assert f"removed {sweep};" in charged("rm", "tiny", "--yes").out
+    assert others.exists()
+    others.parent.rename(charged.folder / "mine")
     assert list((charged.folder / "runs").glob("tiny*")) == [older]
     charged("rm", "tiny", "--yes")
     assert charged.sweeps == []

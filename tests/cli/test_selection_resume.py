@@ -72,8 +72,9 @@ def test_an_interruption_of_the_release_can_be_resumed(tune: Tune, monkeypatch: 
         draw(patch, 2)
         patch.setattr(tuner.runner.selection, "_release", interrupted)
         said = tune("run", tune.write(**SEALED), "--local", code=130).err
-    assert "the whole search stays charged and nothing is released. Resume with: tune resume" in said
+    assert "all charges remain and nothing is released. Resume with: tune resume" in said
     assert tune("status", "tiny", "--json").json["sweeps"][0]["state"] == "interrupted"
+    the_sweep(tune).write_status(state="failed")
     assert "sweep-has-result" in tune("rm", "tiny", code=2).text
     assert "winner" in tune("resume", "tiny", "--local").text
     assert made(the_sweep(tune)) == 2

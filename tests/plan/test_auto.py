@@ -237,6 +237,16 @@ def test_what_was_not_measured_is_not_chosen() -> None:
     _, _, scored = chosen(measured({"commit": 5.0}), "dataset.validation={protected: true, epsilon: 1.0}")
     assert scored.best == "prior"
     assert {each.candidate: each.unmeasured for each in scored.rows}["commit"] == "not measured with protected scores"
+    numbers = (
+        "dataset={name: regression_2d}",
+        "trainable.task=regression",
+        "search.metric={name: validation_loss, mode: min}",
+    )
+    _, _, regression = chosen(measured({"commit": 5.0}), *numbers)
+    assert regression.best == "prior"
+    assert {each.unmeasured for each in regression.rows if each.price is None} >= {"not measured for a regression"}
+    assert {each.price for each in regression.rows} == {None}
+    assert "guess" in regression.reason
 
 
 def test_a_rate_that_nobody_measured_is_called_a_guess() -> None:

@@ -301,6 +301,10 @@ def test_a_users_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         "def bad(*, input_shape, classes):\n    return nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, classes))\n"
         "def none(*, input_shape, classes):\n    return None\n"
         "def wide(*, input_shape, classes):\n    return nn.Linear(4, classes + 3)\n"
+        "def lazy(*, input_shape, classes):\n    return nn.LazyLinear(classes)\n"
+        "COUNT = []\n"
+        "def grows(*, input_shape, classes):\n    model = nn.Linear(4, classes)\n    COUNT.append(1)\n"
+        "    model.register_buffer(f'b{len(COUNT)}', torch.zeros(1))\n    return model\n"
         "def other(*, input_shape, classes):\n    model = nn.Linear(4, classes)\n"
         "    model.register_buffer('scale', torch.tensor(random.random()))\n    return model\n"
     )
@@ -308,7 +312,14 @@ def test_a_users_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert build("their_models:good", input_shape=(4,), classes=2, seed=0)(torch.ones(1, 4)).shape == (1, 2)
     with raises_code(GateError, "samples-mixed"):
         build("their_models:bad", input_shape=(4,), classes=2, seed=0)
-    codes = {"none": "model-not-module", "wide": "model-output-shape", "other": "model-not-repeatable"}
+    lazy = [build("their_models:lazy", input_shape=(4,), classes=2, seed=0).weight for _ in range(2)]
+    assert torch.equal(*lazy)
+    codes = {
+        "grows": "model-not-repeatable",
+        "none": "model-not-module",
+        "wide": "model-output-shape",
+        "other": "model-not-repeatable",
+    }
     for name, code in codes.items():
         with raises_code(HyperparameterError, code):
             build(f"their_models:{name}", input_shape=(4,), classes=2, seed=0)

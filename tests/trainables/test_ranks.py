@@ -12,6 +12,7 @@ from ranks_fakes import FAULTY, STEPS, Case, cases, make, two_ranks
 from test_reference import OPTIONS
 from training_fakes import CountingCharge, MakeSpec
 
+import trainables.training
 from trainables.engine.batches import Records
 from trainables.engine.ranks import NoGenerator, RankedStep, owners
 from trainables.engine.step import PrivateStep
@@ -107,11 +108,13 @@ class OneRank:
     def __init__(self, rank: int) -> None:
         self.rank, self.size = rank, 2
 
-    def send(self, work: Mapping[str, Any]) -> None:
-        """Send nothing."""
+        self.sent: list[Mapping[str, Any]] = []
 
-    def receive(self) -> dict[str, Any]:
-        return {"untrained": {}}
+    def send(self, work: Mapping[str, Any]) -> None:
+        self.sent.append(work)
+
+    def receive(self) -> Mapping[str, Any]:
+        return self.sent.pop(0)
 
 
 def test_only_rank_0_can_draw(make_spec: MakeSpec, fake_data: object) -> None:
@@ -124,6 +127,26 @@ def test_only_rank_0_can_draw(make_spec: MakeSpec, fake_data: object) -> None:
         helper._secret.add_normal(torch.zeros(3), 1.0, torch.float32)
     with raises_code(GateError, "rank-draws"):
         helper._secret.load_state_dict(PrivateTraining(spec, CountingCharge())._secret.state_dict())
+
+
+def test_every_rank_has_the_fixed_values_of_rank_0(
+    make_spec: MakeSpec, fake_data: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def built(scale: float, rank: OneRank) -> PrivateTraining:
+        model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 3))
+        model.register_buffer("scale", torch.tensor(scale))
+        monkeypatch.setattr(trainables.training, "build", lambda *_, **__: model)
+        return PrivateTraining(make_spec(private=True), CountingCharge(), ranks=rank)  # type: ignore[arg-type]
+
+    first, second = OneRank(0), OneRank(1)
+    payer, helper = built(1.0, first), built(2.0, second)
+    with raises_code(InfrastructureError, "machine-failed"):  # a rank that is alone can do no pass
+        payer.run_to(1)
+    (said, *_) = first.sent
+    second.sent = [said]
+    with pytest.raises(IndexError):
+        helper.help()
+    assert float(helper.model.scale) == 1.0
 
 
 def test_a_perturbed_minimum_is_not_shared(make_spec: MakeSpec, fake_data: object) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import errno
+import gc
 import math
 import os
 import pickle
 import stat
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from trainables import data
 from trainables.charge import LEASE_STEPS
 from trainables.data import DatasetRequest, Splits
 from trainables.engine.average import WeightAverage
-from trainables.errors import DatasetError, GateError, HyperparameterError, InfrastructureError, TrainableError
+from trainables.errors import DatasetError, GateError, HyperparameterError, InfrastructureError
 from trainables.methods import STEP_METHODS
 from trainables.spec import spec_fingerprint
 from trainables.training import PrivateTraining, TrainingSpec
@@ -184,22 +186,39 @@ def test_what_a_model_keeps_of_a_batch_is_neither_stored_nor_scored(
         assert held["last.weight"].any()
 
 
-def test_a_state_of_a_model_with_other_fixed_values_is_refused(
+def test_a_loaded_model_has_the_fixed_values_with_which_it_was_trained(
     trained: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For example a buffer that is drawn anew in each process: the trained weights would not fit it."""
+    """Another process may draw or round them differently. The trained weights would not fit them."""
 
     def model(scale: float) -> torch.nn.Module:
         made = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 3))
         made.register_buffer("scale", torch.tensor([scale, torch.nan]))
+        made.register_buffer("unstored", torch.tensor(scale), persistent=False)
         return made
 
     monkeypatch.setattr(trainables.training, "build", lambda *_, **__: model(1.0))
     state = trained(3).state_dict()
-    trained(0).load_state_dict(state)
     monkeypatch.setattr(trainables.training, "build", lambda *_, **__: model(2.0))
-    with raises_code(TrainableError, "model-not-repeatable"):
-        trained(0).load_state_dict(state)
+    loaded = trained(0)
+    loaded._model.unstored.fill_(3.0)  # a pass may have changed it
+    loaded.load_state_dict(state)
+    assert (float(loaded.model.scale[0]), float(loaded.model.unstored)) == (1.0, 2.0)
+    assert float(loaded.state_dict()["model"]["scale"][0]) == 1.0
+
+
+def test_a_training_is_freed_with_its_last_reference(trained: Trained) -> None:
+    """The other workers of a trial end with it, and the memory of a GPU is free for the next trial."""
+    gc.collect()
+    gc.disable()
+    try:
+        training = trained(2)
+        training.evaluate()
+        gone = weakref.ref(training)
+        del training
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 # -- options of the step ---------------------------------------------------------------------------------------------

@@ -88,23 +88,16 @@ def untrained(module: nn.Module) -> dict[str, Tensor]:
     return {name: each.detach().clone() for name, each in held if not each.requires_grad}
 
 
-def equal(first: Tensor, second: Tensor | None) -> bool:
-    """Return whether two tensors have the same shape and values. A NaN is equal to a NaN."""
-    if second is None or first.shape != second.shape:
-        return False
-    return bool(((first == second) | ((first != first) & (second != second))).all())
-
-
 def put_untrained(module: nn.Module, values: Mapping[str, Tensor]) -> None:
     """Give a module the buffers and frozen parameters that `untrained` had found. It loses every other buffer."""
     for prefix, owner in module.named_modules(remove_duplicate=False):
         place = f"{prefix}." if prefix else ""
         for name, held in owner._buffers.items():
             public = values.get(place + name)
-            if held is not None and not equal(held, public):
+            if held is not None and (public is None or not torch.equal(held, public)):
                 owner._buffers[name] = None if public is None else public.clone()
         for name, parameter in owner._parameters.items():
             if parameter is not None and not parameter.requires_grad:
                 public = values[place + name]
-                if not equal(parameter, public):
+                if not torch.equal(parameter, public):
                     parameter.data = public.clone()  # not in place, which some parameters do not allow

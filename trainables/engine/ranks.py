@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from trainables.engine.accelerator import full_float32
-from trainables.engine.batches import RAISED, Records
+from trainables.engine.batches import RAISED, Records, part_samples
 from trainables.engine.gen import LossProbes, ProbePoint
 from trainables.engine.objective import Points
 from trainables.engine.random import Generator
@@ -27,8 +27,6 @@ from trainables.engine.step import PrivateStep
 from trainables.errors import GateError
 
 __all__ = ["NoGenerator", "RankedStep", "Ranks", "owners"]
-
-_ROWS = 4096  # inputs that are copied to the CPU together
 
 
 class Ranks(Protocol):
@@ -52,7 +50,7 @@ class Ranks(Protocol):
         """Wait for what rank 0 sends, without a limit, and return it."""
 
     def copy(self, tensor: Tensor) -> Tensor:
-        """Return rank 0's tensor on all ranks. The others give one of the same shape, which is overwritten."""
+        """Return rank 0's tensor on all ranks. The others give one of the same shape, which may be overwritten."""
 
     def add(self, total: Tensor) -> Tensor:
         """Return the sum of all ranks' tensors on rank 0. On other ranks the result has no meaning."""
@@ -64,7 +62,7 @@ def owners(records: Records, size: int) -> Tensor:
     It depends on the inputs of the sample alone, not on its number. Ranks may round differently, and if one more record
     moved others to another rank, it would change what they add too.
     """
-    parts = (part.cpu().contiguous() for part in torch.split(records.inputs, _ROWS))
+    parts = (part.cpu().contiguous() for part in torch.split(records.inputs, part_samples(records.inputs, copies=1)))
     rows = (row for part in parts for row in part.unsqueeze(-1).flatten(1).view(torch.uint8).numpy())
     found = torch.tensor([zlib.crc32(row) for row in rows], dtype=torch.int64)
     if records.users is not None:

@@ -73,7 +73,7 @@ def _nothing(sweep: SweepFolder, state: str) -> dict[str, Any]:
 
 
 def _status(sweep: SweepFolder, *, compose: bool) -> dict[str, Any]:
-    if not sweep.whole and not sweep.journal.exists():  # it ended while its folder was being created
+    if not sweep.whole and not sweep.started:  # it ended while its folder was being created
         return _nothing(sweep, "never started")
     sweep.require_whole()
     report = read_sweep(sweep, compose=compose)

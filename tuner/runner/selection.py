@@ -92,9 +92,7 @@ def _search(sweep: SweepFolder, prepared: ReadySearch, ledger: Ledger, options: 
     except (SweepInterrupted, KeyboardInterrupt):
         state = SweepState.INTERRUPTED
         released = "" if read_winner(sweep) else " and nothing is released"
-        raise SweepInterrupted(
-            "interrupted", f"interrupted; the whole search stays charged{released}. {resume}"
-        ) from None
+        raise SweepInterrupted("interrupted", f"interrupted; all charges remain{released}. {resume}") from None
     else:
         state = SweepState.RUNNING  # until MLflow and the ledger have the winner
         return winner

@@ -26,7 +26,7 @@ from tuner.sweep.folder import SweepFolder
 from tuner.sweep.identity import admit_open_use
 from tuner.sweep.preflight import ReadySearch, check_startable
 from tuner.sweep.registration import enter, open_ledger, return_to
-from tuner.sweep.releases import draw_unprotected, take_release
+from tuner.sweep.releases import draw_unprotected, has_release, take_release
 from tuner.sweep.sealed import read_winner
 from tuner.sweep.settings import check_same, located
 from tuner.sweep.status import resume_command
@@ -121,9 +121,10 @@ def _resumable(sweep: SweepFolder) -> Iterator[None]:
     except KeyboardInterrupt as error:
         if not sweep.whole:
             raise
-        raise SweepInterrupted(
-            "interrupted", f"interrupted; all charges remain. Resume with: {resume_command(sweep)}"
-        ) from error
+        go_on = f"Resume with: {resume_command(sweep)}"
+        if sweep.mode.on_release and not has_release(sweep):
+            go_on = "Start the search again. It uses the release if this was stored."
+        raise SweepInterrupted("interrupted", f"interrupted; all charges remain. {go_on}") from error
 
 
 def _resume_proxy(sweep: SweepFolder, prepared: ReadySearch, options: RunOptions) -> RunResult | None:

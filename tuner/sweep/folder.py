@@ -28,6 +28,7 @@ __all__ = [
     "find_sweep",
     "hold",
     "is_held",
+    "is_id",
     "list_sweeps",
     "new_sweep_id",
     "read_json",
@@ -155,6 +156,14 @@ class SweepFolder:
         return self.experiment.exists() and self.plan.exists()
 
     @property
+    def started(self) -> bool:
+        """Whether the folder shows that a trial began."""
+        try:
+            return self.journal.exists() or (self.trials.is_dir() and any(self.trials.iterdir()))
+        except PermissionError:  # only another account may look
+            return True
+
+    @property
     def stop_request(self) -> Path:
         """File that asks the running sweep to stop. Its existence is the request."""
         return self.root / "stop"
@@ -173,7 +182,7 @@ class SweepFolder:
     def require_whole(self) -> None:
         """Raise an InputError if the sweep stopped while its folder was being created, or if a file is missing."""
         missing = [path for path in (self.experiment, self.plan) if not path.exists()]
-        if missing and self.journal.exists():
+        if missing and self.started:
             raise InputError(
                 "sweep-file-unreadable",
                 f"{missing[0]} is missing. All charges of {self.id} remain. Restore the file from a copy.",
@@ -291,6 +300,11 @@ def create_as(storage: Path, sweep: str, *, mode: Mode) -> SweepFolder:
     except OSError as error:
         raise storage_unwritable(storage, error) from error
     return folder
+
+
+def is_id(name: str) -> bool:
+    """Return whether a name is the id of a sweep."""
+    return _ID.match(name) is not None
 
 
 def storage_unwritable(storage: Path, error: OSError) -> InputError:

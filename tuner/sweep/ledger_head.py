@@ -142,7 +142,7 @@ class _Head:
 def _last_head(sweep: SweepFolder) -> _Head | None:
     """Return the head that was kept last; None if the sweep stopped before it ran anything."""
     path = sweep.work / _FILE
-    if not path.exists() and not sweep.journal.exists() and not (sweep.trials.is_dir() and any(sweep.trials.iterdir())):
+    if not path.exists() and not sweep.started:
         return None
     try:
         *before, last = path.read_text("utf-8").splitlines()

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "StoredRelease",
     "draw_unprotected",
+    "has_release",
     "hold_release",
     "release_name",
     "release_of",
@@ -162,9 +163,14 @@ def hold_release(sweep: SweepFolder, ledger: Ledger | None) -> StoredRelease:
     return found
 
 
+def has_release(sweep: SweepFolder) -> bool:
+    """Return whether the sweep has taken its release."""
+    return _file(sweep).exists()
+
+
 def require_release(sweep: SweepFolder) -> None:
     """Raise a TunerError if the sweep died before it had its release."""
-    if not _file(sweep).exists():
+    if not has_release(sweep):
         raise TunerError(
             "release-missing",
             f"{sweep.id} ended before it had its release. If one was charged, it stays charged. Start a new search: it "

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from tuner.errors import InputError
-from tuner.sweep.folder import SweepFolder, hold
+from tuner.sweep.folder import SweepFolder, hold, is_id
 from tuner.sweep.status import RESUMABLE, RUNNING, SweepState, resume_command, state_of
 
 __all__ = ["finish_removal", "remove"]
@@ -24,7 +24,7 @@ def remove(sweep: SweepFolder, *, yes: bool) -> str:
     """
     state = state_of(sweep) if sweep.whole else SweepState.STARTING  # while this process does not hold it
     with hold(sweep):
-        if not yes and sweep.journal.exists():
+        if not yes and sweep.started:
             sweep.require_whole()
         if not yes and _has_something(sweep, state):
             now = f"is {state}" if state in (*RUNNING, *RESUMABLE) else f"has ended ({state})"
@@ -44,9 +44,9 @@ def finish_removal(storage: Path, name: str) -> str | None:
     """Remove what an interrupted `remove` left of the sweep with this id or name. Return None if there is nothing."""
     for path in sorted(storage.glob(f"*{_GOING}")):
         sweep = SweepFolder(path.resolve().with_name(path.name.removesuffix(_GOING)))
-        if name in (sweep.id, sweep.name):
+        if is_id(sweep.id) and name in (sweep.id, sweep.name):
             shutil.rmtree(path)
-            return _removed(sweep)
+            return f"ended a removal that was cut off: {_removed(sweep)}"
     return None
 
 
@@ -56,5 +56,5 @@ def _removed(sweep: SweepFolder) -> str:
 
 def _has_something(sweep: SweepFolder, state: str) -> bool:
     if state == SweepState.FAILED:  # a sealed sweep does not tell whether it has a checkpoint
-        return sweep.hides_runs or (sweep.trials.is_dir() and any(sweep.trials.iterdir()))
+        return sweep.hides_runs or sweep.started
     return state != SweepState.STARTING

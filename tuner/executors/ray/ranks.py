@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -61,8 +60,12 @@ class Helper:
                 host=ray.util.get_node_ip_address(),
                 device=device_of(spec),
             )
-            with suppress(InfrastructureError):  # rank 0 is gone: it has ended, or tells why it was lost
-                make_training(spec, NoCharge(), ranks=ranks).help()
+            training = make_training(spec, NoCharge(), ranks=ranks)
+            try:
+                training.help()
+            except InfrastructureError as error:
+                if error.code != "rank-lost":  # rank 0 has ended, or tells why it was lost
+                    raise
 
         try:
             behind(log, work)
