@@ -118,8 +118,9 @@ class TrainingLoop:
     """Loop that trains one trial from rung to rung, behind the wall. It can be pickled before its start.
 
     The first call of `advance` creates the training, so that an error in the creation fails only this trial. A trial
-    with a checkpoint continues from it. If its scores are not known, because the process died before the report, the
-    trial reports them first. Protected scores are then charged and noised again, because somebody may have seen them.
+    with a checkpoint continues from the checkpoint and reports the scores of the checkpoint again, because the process
+    may have died before the report. Protected scores are then charged and noised again, because somebody may have
+    seen the first scores.
 
     Attributes:
         make_training: function that creates the training, such as `private_training`.

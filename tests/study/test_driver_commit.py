@@ -205,26 +205,6 @@ def test_an_interruption_shortens_the_run_by_the_steps_that_it_lost() -> None:
     assert ledger.used(1.0) == 80
 
 
-def test_an_interrupted_run_does_not_pay_again_for_a_score_that_is_known() -> None:
-    study, ledger = random_study(), book(scores=4)
-    driver = searched(study, ledger)  # its trials release no score
-    run = started(driver)
-    ledger.lease(run.trial_id, 40)
-    ledger.release(run.trial_id, 1)
-    driver.report(run.trial_id, 40, {"validation_accuracy": 0.6})
-    for _ in range(3):
-        driver = make_driver(study, ledger)
-        driver.reconcile({run.trial_id: 40}.get)
-        more = started(driver)
-        assert (more.scored, more.shape) == (40, RUN)
-        assert ledger.outstanding()[run.trial_id].releases == 1
-    ledger.lease(run.trial_id, 40)
-    ledger.release(run.trial_id, 1)
-    driver.report(run.trial_id, 80, {"validation_accuracy": 0.7})
-    driver.finish(run.trial_id, outcome=TrialStatus.COMPLETE, steps_taken=80)
-    assert committed_runs(study)[0].last_score == 0.7
-
-
 def test_a_lost_worker_of_the_run_stops_the_sweep_and_loses_no_run() -> None:
     study, ledger = random_study(), book()
     driver = searched(study, ledger)

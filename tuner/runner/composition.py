@@ -276,12 +276,12 @@ def _paid_again(sweep: SweepFolder, prepared: ReadySearch, study: Study, budget:
         checkpoint = intact_checkpoint(sweep.root, trial.id)
         held = 0 if checkpoint is None else checkpoint_step(checkpoint)
         shape, kept = plan.shape_of(trial.parameters, committed=trial.committed), promised[trial.id]
-        rest = shape.remaining(held, scored=trial.step)
+        rest = shape.remaining(held)
         if trial.committed:
             earlier = max(rest.steps - kept.steps, 0)
             continue
         if trial.reserved_until:  # its reservation ends at its next pause
-            rest = shape.between(held, trial.reserved_until, again=shape.scores_again(held, trial.step))
+            rest = shape.between(held, trial.reserved_until, again=held > 0)
         more += max(rest.steps - kept.steps, 0)
         scores += max(rest.releases - kept.releases, 0)
     if earlier:

@@ -159,9 +159,10 @@ class LiveTrials:
             trial.set_user_attr(views.RUNGS, [[nominal, step] for step, nominal in own.items()])
         active = self.adopt(trial)
         active.parameters, active.shape, active.step = parameters, shape, done
-        active.scored = 0 if shape.scores_again(done, active.reported) else done
-        if self._shapes.pause and views.GRANTED not in stored(self._study, trial).user_attrs:
-            active.grant(self._shapes.until(shape, 0))
+        if self._shapes.pause:
+            active.scored = done if done == active.reported < shape.steps else 0
+            if views.GRANTED not in stored(self._study, trial).user_attrs:
+                active.grant(self._shapes.until(shape, 0))
         self.running[trial_id] = active
         self.announce.started(active.view())
         source = str(trial.user_attrs.get(views.COMMITTED, ""))

@@ -57,9 +57,8 @@ class Reservations:
         """
         done = self._live.checkpoint_of(active.id)
         if self._rung_wise is None:
-            rest = active.shape.remaining(done, scored=scored)
-            return self._room.extend(active.id, rest) or self._ends_earlier(active, done, scored=scored)
-        again = active.shape.scores_again(done, scored)
+            return self._room.extend(active.id, active.shape.remaining(done)) or self._ends_earlier(active, done)
+        again = done > 0 and not done == scored < active.shape.steps
         ask = active.shape.between(done, active.granted, again=again)
         missing = self._room.beyond(active.id, ask)
         if not missing.steps and not missing.releases:
@@ -67,7 +66,7 @@ class Reservations:
         allowed = self._rung_wise.allows(active.shape, missing, active.granted, trial_id=active.id)
         return allowed and self._room.extend(active.id, ask)
 
-    def _ends_earlier(self, active: RunningTrial, done: int, *, scored: int) -> bool:
+    def _ends_earlier(self, active: RunningTrial, done: int) -> bool:
         """Shorten a run so that it continues from its checkpoint at `done`. Return whether it can.
 
         The committed run and a search's only trial have no spare steps. If an interruption lost leased steps, the
@@ -78,7 +77,7 @@ class Reservations:
         if not alone or held is None or done + held.steps == 0:
             return False
         shape = active.shape.ending(done + held.steps, after=done)
-        while not self._room.extend(active.id, shape.remaining(done, scored=scored)):
+        while not self._room.extend(active.id, shape.remaining(done)):
             if len(shape.rungs) == 1:
                 return False
             shape = replace(shape, rungs=shape.rungs[1:], releases=shape.releases and shape.releases - 1)

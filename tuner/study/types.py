@@ -125,13 +125,13 @@ class TrialShape:
         """Budget request for all steps and scores of the trial."""
         return Ask(self.steps, self.sample_rate, self.noise_multiplier, self.releases)
 
-    def remaining(self, step: int, *, scored: int = 0) -> Ask:
+    def remaining(self, step: int) -> Ask:
         """Return the budget request for the rest of the trial after its checkpoint at `step`.
 
-        Without a checkpoint, `step` is 0. If the resumed trial scores the checkpoint again, the request includes this
-        score (see `scores_again`).
+        Without a checkpoint, `step` is 0. The resumed trial scores the checkpoint again, so the request
+        includes this score.
         """
-        return self.between(step, self.steps, again=self.scores_again(step, scored))
+        return self.between(step, self.steps, again=step > 0)
 
     def between(self, step: int, until: int, *, again: bool = False) -> Ask:
         """Return the budget request for the steps from `step` to `until` and for the scores at the rungs after `step`.
@@ -140,13 +140,6 @@ class TrialShape:
         """
         scores = again + sum(step < rung <= until for rung in self.rungs) if self.releases else 0
         return Ask(until - step, self.sample_rate, self.noise_multiplier, scores)
-
-    def scores_again(self, step: int, scored: int) -> bool:
-        """Return whether a trial that continues from its checkpoint at `step` scores it, if step `scored` has a score.
-
-        Without a checkpoint, `step` is 0. The last step is always scored again, because this score ends the trial.
-        """
-        return step > 0 and not step == scored < self.steps
 
 
 @dataclass(frozen=True)
