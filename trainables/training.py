@@ -351,7 +351,12 @@ class PrivateTraining:
             return
         found = self._ranks.receive()["untrained"]
         self._untrained = {name: value.to(self._device) for name, value in found.items()}
-        put_untrained(self._model, self._untrained)
+        named = self._model.named_parameters, self._model.named_buffers
+        held = {name: each for given in named for name, each in given(remove_duplicate=False)}
+        with torch.no_grad():
+            for name, value in self._untrained.items():
+                if not torch.equal(held[name], value):
+                    held[name].copy_(value)  # in place, because the source of the gradients shares it
 
     def evaluate(self, split: str = "validation") -> dict[str, float]:
         """Return the scores of the task on validation or test records, and the score of the spec's metric.

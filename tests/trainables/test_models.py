@@ -305,6 +305,8 @@ def test_a_users_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         "COUNT = []\n"
         "def grows(*, input_shape, classes):\n    model = nn.Linear(4, classes)\n    COUNT.append(1)\n"
         "    model.register_buffer(f'b{len(COUNT)}', torch.zeros(1))\n    return model\n"
+        "def partly(*, input_shape, classes):\n    model = nn.Linear(4, classes)\n"
+        "    model.register_buffer('scale', torch.tensor([1e3, random.random()]))\n    return model\n"
         "def other(*, input_shape, classes):\n    model = nn.Linear(4, classes)\n"
         "    model.register_buffer('scale', torch.tensor(random.random()))\n    return model\n"
     )
@@ -316,6 +318,7 @@ def test_a_users_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert torch.equal(*lazy)
     codes = {
         "grows": "model-not-repeatable",
+        "partly": "model-not-repeatable",
         "none": "model-not-module",
         "wide": "model-output-shape",
         "other": "model-not-repeatable",

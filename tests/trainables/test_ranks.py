@@ -132,9 +132,19 @@ def test_only_rank_0_can_draw(make_spec: MakeSpec, fake_data: object) -> None:
 def test_every_rank_has_the_fixed_values_of_rank_0(
     make_spec: MakeSpec, fake_data: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    class Recurrent(torch.nn.Module):
+        """A model whose gradients come from a copy of it that shares its tensors."""
+
+        def __init__(self, scale: float) -> None:
+            super().__init__()
+            self.layer = torch.nn.LSTM(2, 3, batch_first=True)
+            self.register_buffer("scale", torch.tensor(scale))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.scale * self.layer(x.flatten(1).unsqueeze(1))[0][:, -1]
+
     def built(scale: float, rank: OneRank) -> PrivateTraining:
-        model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(2, 3))
-        model.register_buffer("scale", torch.tensor(scale))
+        model = Recurrent(scale)
         monkeypatch.setattr(trainables.training, "build", lambda *_, **__: model)
         return PrivateTraining(make_spec(private=True), CountingCharge(), ranks=rank)  # type: ignore[arg-type]
 
@@ -147,6 +157,7 @@ def test_every_rank_has_the_fixed_values_of_rank_0(
     with pytest.raises(IndexError):
         helper.help()
     assert float(helper.model.scale) == 1.0
+    assert float(helper._private_step._source.module.scale) == 1.0  # type: ignore[union-attr]
 
 
 def test_a_perturbed_minimum_is_not_shared(make_spec: MakeSpec, fake_data: object) -> None:

@@ -198,12 +198,14 @@ def test_a_loaded_model_has_the_fixed_values_with_which_it_was_trained(
         return made
 
     monkeypatch.setattr(trainables.training, "build", lambda *_, **__: model(1.0))
-    state = trained(3).state_dict()
+    training = trained(3)
+    state, weights = training.state_dict(), raw(training)
     monkeypatch.setattr(trainables.training, "build", lambda *_, **__: model(2.0))
     loaded = trained(0)
     loaded._model.unstored.fill_(3.0)  # a pass may have changed it
     loaded.load_state_dict(state)
     assert (float(loaded.model.scale[0]), float(loaded.model.unstored)) == (1.0, 2.0)
+    assert torch.equal(raw(loaded).nan_to_num(), weights.nan_to_num())
     assert float(loaded.state_dict()["model"]["scale"][0]) == 1.0
 
 

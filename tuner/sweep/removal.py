@@ -17,7 +17,7 @@ _GOING = ".removed"
 def remove(sweep: SweepFolder, *, yes: bool) -> str:
     """Remove a sweep that has nothing to lose, or with `yes` any sweep that does not run, and say what is left.
 
-    A sweep has nothing to lose before its first checkpoint, if it never started or failed.
+    A sweep has nothing to lose if it never started, or failed before a trial began.
 
     Raises:
         InputError: a process runs the sweep; or it can be resumed, or has a result, and `yes` is False.
