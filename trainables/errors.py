@@ -132,8 +132,8 @@ EXPLANATIONS: dict[str, str] = {
         "module on its Python path. A module must not end the program when it is imported."
     ),
     "model-not-repeatable": (
-        "Your own model differs each time that it is built, but all workers, a resume and the export must build the "
-        "same one. Draw random numbers with torch, which has the experiment's seed, not with numpy or random."
+        "Your own model differs each time that it is built, so no trial could be repeated. Draw random numbers with "
+        "torch, which has the experiment's seed, not with numpy or random."
     ),
     "model-not-module": "The function of your own model must return an nn.Module.",
     "model-shape-mismatch": "The model cannot take inputs of this shape. Choose a model that fits the data set.",

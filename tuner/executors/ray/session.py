@@ -146,7 +146,7 @@ def _forget_token() -> None:
 
 @contextlib.contextmanager
 def _own_ray() -> Iterator[None]:
-    """Let a Ray that is started in this context listen on 127.0.0.1 alone, with fewer, smaller and calmer processes.
+    """Let a Ray that is started in this context listen on 127.0.0.1 alone, with fewer and smaller processes.
 
     Ray has the setting of its address for systems on which it cannot make clusters. The processes that are not started
     add machines to a cluster, print the workers' output, and answer Ray's own commands. They delay the start of a sweep
