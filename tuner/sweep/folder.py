@@ -180,10 +180,10 @@ class SweepFolder:
         return MODES[str(name)]
 
     def require_whole(self) -> None:
-        """Raise an InputError if the sweep stopped while its folder was being created, or if a file is missing."""
+        """Raise an InputError if the folder was never completed, and a TunerError if it has lost a file since."""
         missing = [path for path in (self.experiment, self.plan) if not path.exists()]
         if missing and self.started:
-            raise InputError(
+            raise TunerError(
                 "sweep-file-unreadable",
                 f"{missing[0]} is missing. All charges of {self.id} remain. Restore the file from a copy.",
             )
