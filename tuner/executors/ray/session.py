@@ -28,7 +28,6 @@ _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",  # under `uv run` Ray would upload the working tree
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the future default, set so that Ray does not warn
-    "RAY_prestart_worker_first_driver": "0",  # Tune's actors, which have an environment of their own, cannot use them
     "RAY_AIR_NEW_OUTPUT": "0",  # the new output prints even at verbosity 0
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no json, csv or tensorboard files
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # `interruptible` handles it
@@ -80,6 +79,8 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
                 # enter. The path is short, because the path of a socket has at most 107 bytes.
                 parent = tempfile.TemporaryDirectory(prefix="dp-", ignore_cleanup_errors=True)
                 own = {"_temp_dir": f"{stack.enter_context(parent)}/ray"}
+            if address is None:
+                stack.enter_context(_inherited_environment())
             with _kept_sigterm(), _own_ray() if address is None else contextlib.nullcontext():
                 ray.init(
                     address=address or "local",
@@ -159,12 +160,34 @@ def _own_ray() -> Iterator[None]:
     from ray._private import ray_constants, services, utils
     from ray._private.node import Node
 
-    changes: list[tuple[Any, str, Any]] = [
+    with _changed(
         (ray_constants, "ENABLE_RAY_CLUSTER", False),
         (services, "ConsolePopen", partial(services.ConsolePopen, process_group=0)),
         (utils, "get_dashboard_dependency_error", lambda: ImportError("not needed on one machine")),
         *((Node, start, lambda node, **_: None) for start in _UNUSED),
-    ]
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _inherited_environment() -> Iterator[None]:
+    """Let trials on a Ray that is started in this context run in processes that Ray starts with itself.
+
+    Tune asks for an environment of its own for each trial. A process for it would load Ray twice, and only after Ray is
+    up. On this machine, every process inherits these variables.
+    """
+    from ray.tune.execution import class_cache
+
+    with (
+        environment(class_cache.DEFAULT_ENV_VARS),
+        _changed((class_cache, "DEFAULT_ENV_VARS", {}), (class_cache, "ENV_VARS_TO_PROPAGATE", ())),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _changed(*changes: tuple[Any, str, Any]) -> Iterator[None]:
+    """Replace attributes (object, name, value), and restore them at the end."""
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
     for owner, name, value in changes:
         setattr(owner, name, value)
