@@ -135,6 +135,13 @@ EXPLANATIONS: dict[str, str] = {
         "Your own model differs each time that it is built, so no trial could be repeated. Draw random numbers with "
         "torch, which has the experiment's seed, not with numpy or random."
     ),
+    "model-buffer-not-fixed": (
+        "A buffer of your own model must be a dense tensor that no training changes. Compute in `forward` what depends "
+        "on parameters."
+    ),
+    "model-lazy-unused": (
+        "A lazy layer gets its size when it is first used, but your own model never uses it. Remove the layer."
+    ),
     "model-not-module": "The function of your own model must return an nn.Module.",
     "model-shape-mismatch": "The model cannot take inputs of this shape. Choose a model that fits the data set.",
     "model-output-shape": (

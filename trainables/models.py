@@ -66,7 +66,8 @@ def build(
 
     Raises:
         HyperparameterError: a name or option is unknown, the shape of inputs or outputs is wrong, `weights` or
-            `freeze` does not fit the model, or a custom model differs each time that it is built.
+            `freeze` does not fit the model, or a custom model differs each time that it is built, has a lazy layer
+            that it does not use, or a buffer that is not a fixed, dense tensor.
         GateError: the model mixes samples, as BatchNorm does, or raises for a public input of its domain.
         Exception: the function of a custom model raised it.
     """
@@ -82,6 +83,7 @@ def build(
     make = partial(_user_model if own else _named_model, name, style)
     module = _seeded(make, seed)
     if own:
+        _require_fixed_buffers(name, module)
         _require_same(name, module, _seeded(make, seed))
     if weights is not None:
         put_weights(module, weights)
@@ -114,6 +116,30 @@ def _require_same(name: str, first: nn.Module, second: nn.Module) -> None:
             )
 
 
+def _require_fixed_buffers(name: str, module: nn.Module) -> None:
+    """Raise a HyperparameterError if a buffer of a user's own model is sparse or changes with a trained parameter.
+
+    A trial writes the initial values of all buffers back before it scores and exports its model.
+    """
+    trained = {
+        parameter.untyped_storage().data_ptr(): part
+        for part, parameter in module.named_parameters()
+        if parameter.requires_grad and parameter.numel()
+    }
+    for part, buffer in module.named_buffers():
+        dense = buffer.layout == torch.strided
+        source = trained.get(buffer.untyped_storage().data_ptr()) if dense and buffer.numel() else None
+        if not dense:
+            why = "is sparse. Register it as a dense tensor."
+        elif source is not None:
+            why = f"shares its memory with {source!r}, which is trained. Compute it in `forward`."
+        elif buffer.requires_grad:
+            why = "requires gradients. Make it a parameter, or register it without them (`detach`)."
+        else:
+            continue
+        raise HyperparameterError("model-buffer-not-fixed", f"The buffer {part!r} of the model {name} {why}")
+
+
 def _alike(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Return whether two tensors are equal, up to rounding if they have floats."""
     if first.shape != second.shape or first.dtype != second.dtype:
@@ -136,6 +162,12 @@ def _user_model(name: str, style: _Style) -> nn.Module:
     if any(map(is_lazy, (*module.parameters(), *module.buffers()))):
         with torch.no_grad():
             module(torch.zeros(2, *style.input_shape))  # draws the parameters of lazy layers, from the seed
+        unused = [part for part, each in (*module.named_parameters(), *module.named_buffers()) if is_lazy(each)]
+        if unused:
+            raise HyperparameterError(
+                "model-lazy-unused",
+                f"{name} does not use its lazy layer of {unused[0]!r}, so its size is unknown. Remove the layer.",
+            )
     return module
 
 

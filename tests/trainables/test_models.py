@@ -309,9 +309,18 @@ def test_a_users_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         "    model.register_buffer('scale', torch.tensor([1e3, random.random()]))\n    return model\n"
         "def other(*, input_shape, classes):\n    model = nn.Linear(4, classes)\n"
         "    model.register_buffer('scale', torch.tensor(random.random()))\n    return model\n"
+        "def buffered(make):\n    def of(*, input_shape, classes):\n        model = nn.Linear(4, classes)\n"
+        "        model.register_buffer('held', make(model))\n        return model\n    return of\n"
+        "view = buffered(lambda model: model.weight.detach()[0])\n"
+        "copied = buffered(lambda model: model.weight.detach().clone())\n"
+        "graded = buffered(lambda model: torch.zeros(2, requires_grad=True))\n"
+        "sparse = buffered(lambda model: torch.eye(2).to_sparse())\n"
+        "def unused(*, input_shape, classes):\n    model = nn.Linear(4, classes)\n"
+        "    model.extra = nn.LazyLinear(3)\n    return model\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert build("their_models:good", input_shape=(4,), classes=2, seed=0)(torch.ones(1, 4)).shape == (1, 2)
+    build("their_models:copied", input_shape=(4,), classes=2, seed=0)
     with raises_code(GateError, "samples-mixed"):
         build("their_models:bad", input_shape=(4,), classes=2, seed=0)
     lazy = [build("their_models:lazy", input_shape=(4,), classes=2, seed=0).weight for _ in range(2)]
@@ -322,6 +331,10 @@ def test_a_users_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         "none": "model-not-module",
         "wide": "model-output-shape",
         "other": "model-not-repeatable",
+        "view": "model-buffer-not-fixed",
+        "graded": "model-buffer-not-fixed",
+        "sparse": "model-buffer-not-fixed",
+        "unused": "model-lazy-unused",
     }
     for name, code in codes.items():
         with raises_code(HyperparameterError, code):
