@@ -6,19 +6,20 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import ray
 from errors_helper import raises_code
 
 from tuner.errors import InputError
-from tuner.executors.ray import address, machine
+from tuner.executors.base import ExecutorSettings
+from tuner.executors.ray import address, machine, session
 
 
 def test_on_one_machine_ray_listens_on_the_loopback_alone_and_asks_for_a_token(ray_two_slots: None) -> None:
-    import ray
-
     node = ray.nodes()[0]
     head = ray.get_runtime_context().gcs_address
     ports = [int(head.rpartition(":")[2]), node["NodeManagerPort"], node["ObjectManagerPort"]]
@@ -33,6 +34,42 @@ def test_on_one_machine_ray_listens_on_the_loopback_alone_and_asks_for_a_token(r
     assert "AuthenticationError" in stranger.stderr
     guest = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ), timeout=60)
     assert guest.returncode == 0, "the control: who has the token may enter"
+
+
+def test_a_session_in_another_thread_waits_and_leaves_nothing_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two sessions that overlapped would restore each other's changes to the environment and to Ray."""
+    from ray.tune.execution import class_cache
+
+    monkeypatch.setattr(session, "_ONE", threading.RLock())  # the tests' own session holds the real one
+    started, begun, leaves = [], threading.Event(), threading.Event()
+
+    def start(**_: object) -> None:
+        started.append(threading.get_ident())
+        begun.set()
+        assert leaves.wait(60)
+
+    for name, stand_in in {"init": start, "is_initialized": lambda: False, "shutdown": lambda: None}.items():
+        monkeypatch.setattr(ray, name, stand_in)
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 2.0})
+    before = dict(os.environ), dict(class_cache.DEFAULT_ENV_VARS), set(class_cache.ENV_VARS_TO_PROPAGATE)
+
+    def hold() -> None:
+        with session.ray_session(ExecutorSettings(concurrent_trials=2)):
+            pass
+
+    threads = [threading.Thread(target=hold) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert begun.wait(60)
+    threads[0].join(0.2)
+    threads[1].join(0.2)
+    assert len(started) == 1, "the other one waits"
+    leaves.set()
+    for thread in threads:
+        thread.join(60)
+    assert len(set(started)) == 2
+    after = dict(os.environ), dict(class_cache.DEFAULT_ENV_VARS), set(class_cache.ENV_VARS_TO_PROPAGATE)
+    assert after == before
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from tuner.errors import LedgerError
@@ -21,15 +21,19 @@ class LossLines(Observer):
     Args:
         budget: the search's budget in the ledger.
         say: prints a line.
+        paused: ids of the trials that an earlier process paused. They were not interrupted.
     """
 
-    def __init__(self, budget: SearchBudget, say: Callable[[str], None]) -> None:
+    def __init__(self, budget: SearchBudget, say: Callable[[str], None], *, paused: Iterable[str] = ()) -> None:
         self._budget = budget
         self._say = say
+        self._known = set(paused)
 
     def trial_started(self, trial: TrialView) -> None:
-        """Say what a trial has lost that an earlier process began. A new or promoted trial has lost nothing."""
-        self._tell(trial, "the sweep was interrupted", always=False)
+        """Say what a trial has lost that an earlier process left running. New and promoted trials lose nothing."""
+        if trial.id not in self._known:
+            self._tell(trial, "the sweep was interrupted", always=False)
+        self._known.add(trial.id)
 
     def trial_lost(self, trial: TrialView, why: str) -> None:
         """Say from where a trial that lost its worker continues."""

@@ -92,6 +92,8 @@ def run_open(
     study: Study | None = None
     try:
         study = open_sweep_study(sweep, experiment, plan)
+        earlier = _trials(study, prepared)
+        paused = [trial.id for trial in earlier if trial.state is TrialStatus.PAUSED]
         with ExitStack() as stack:
             recorder = stack.enter_context(
                 MLflowRecorder(sweep.root, sweep_info(sweep, prepared, claim=claim), budget=budget)
@@ -116,7 +118,7 @@ def run_open(
                     mode=metric.mode,
                     budget_view=partial(budget.view, live=True) if budget else None,
                     searched=plan.searched,
-                    earlier=_trials(study, prepared),
+                    earlier=earlier,
                     note=lambda: f"MLflow: {recorder.status()}",
                     console=console(quiet=True) if options.as_json else stack.enter_context(view_console()),
                     quiet=options.quiet,
@@ -141,7 +143,7 @@ def run_open(
                     recorder,
                     curve,
                     live,
-                    *(() if budget is None else (LossLines(budget, live.say),)),
+                    *(() if budget is None else (LossLines(budget, live.say, paused=paused),)),
                 ),
             )
             stop = _with_kept_budget(stop, budget)

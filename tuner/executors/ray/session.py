@@ -35,6 +35,9 @@ _QUIET = {
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
 }
 
+_ONE = threading.RLock()
+"""Held during a session. Ray has one connection and one token a process, and reads both from the environment."""
+
 _UNUSED = ("start_monitor", "start_log_monitor", "start_api_server")
 """Methods of Ray's `Node` that start processes which a sweep on one machine does not need."""
 
@@ -62,13 +65,15 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
     the cluster at `settings.address`, or starts Ray on this machine if there is no address. On this machine, Ray
     listens on the loopback address alone, and asks for a token that only this process and its children know.
 
+    A session in another thread waits for the end of this one.
+
     Raises:
         tuner.errors.InputError: the cluster cannot be joined, or this machine has too few resources for one trial.
     """
     address = settings.address
     variables = {**_QUIET, "TUNE_MAX_PENDING_TRIALS_PG": str(settings.concurrent_trials)}
-    joined = ray.is_initialized()
-    with contextlib.ExitStack() as stack:
+    with _ONE, contextlib.ExitStack() as stack:
+        joined = ray.is_initialized()
         for context in (environment(variables), _without_rays_summary()):
             stack.enter_context(context)
         if not joined:
