@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from command_fakes import Tune, until, write_images
 
 from trainables.engine.step import PrivateStep
@@ -158,6 +159,10 @@ def check_card(tune: Tune, mode: str, parameters: dict[str, Any]) -> None:
     assert (plan["trials"], plan["accounting"], plan["cap"]) == (1, "composition", "total_steps")
     assert (plan["sample_rate"], plan["noise_multiplier"]) == (winner["sample_rate"], winner["noise_multiplier"])
     assert plan["unit"] == ("user" if "users" in mode else "record")
+    if mode == "protected coupon_book":
+        written = yaml.safe_load(Path("exports/tiny/experiment.yaml").read_text())
+        declared, own = written["dataset"]["validation"]["epsilon"], written["privacy"]["epsilon"]
+        assert declared == min(4.0, own), "training again may not spend more on the validation records"
     if "protected" not in mode:
         assert plan["epsilon_at_cap"] == pytest.approx(winner["single_run_epsilon"], rel=1e-6)
 

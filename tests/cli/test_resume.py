@@ -186,12 +186,17 @@ def test_a_folder_that_was_half_made_hides_no_sweep(charged: Tune) -> None:
     assert f"{real.name} is already finished" in charged("resume", "tiny", "--local").text
 
 
-def test_an_interruption_while_a_sweep_closes_says_how_to_go_on(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", ["run", "train"])
+def test_an_interruption_while_a_sweep_closes_says_how_to_go_on(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    file = tune.write(search={"trials": 1, "space": {"learning_rate": 0.5}})
     with monkeypatch.context() as patch:
         patch.setattr(composition, "leave", interrupted)
-        said = tune("run", tune.write(search__trials=1), "--local", code=130).err
+        said = tune(command, file, "--local", *(["--out", "my model"] if command == "train" else []), code=130).err
     (sweep,) = tune.sweeps
     assert f"interrupted; all charges remain. Resume with: tune resume {sweep.name}" in said
+    assert ("then export with: tune export tiny --out 'my model'" in said) == (command == "train")
     tune("resume", sweep.name, "--local", "--quiet")
     assert tune.search_state(sweep.name).leased_steps == STEPS
 

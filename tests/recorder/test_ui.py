@@ -44,8 +44,9 @@ def test_a_server_ends_with_all_that_it_started(sign: signal.Signals) -> None:
     pytest.fail("what the server started outlived it")
 
 
-def test_a_server_that_ends_by_itself_has_its_exit_code() -> None:
-    assert ui.serve([sys.executable, "-c", "raise SystemExit(3)"]) == 3
+@pytest.mark.parametrize(("own", "code"), [(3, 3), (0, 1)])
+def test_a_server_that_ends_by_itself_has_failed(own: int, code: int) -> None:
+    assert ui.serve([sys.executable, "-c", f"raise SystemExit({own})"]) == code
 
 
 def test_pages_are_served_at_a_free_port_of_a_store_that_is_there(

@@ -49,8 +49,13 @@ def standalone_yaml(experiment: Experiment, plan: Plan, best: ExportedTrial, *, 
     values["privacy"] |= {} if on_release else {**privacy, "cap": "auto", "order": "auto"}
     values["privacy"].pop("runs")
     if experiment.dataset.validation.protected:
-        # One trial releases few scores, so their noise is calibrated again for the smaller number.
-        values["dataset"]["validation"] |= {"epsilon": None, "delta": None, "noise": "auto"}
+        # One trial releases few scores, so their noise is calibrated again for the smaller number. Their budget stays
+        # as it was declared, but the trial's own may be smaller.
+        scores = values["dataset"]["validation"]
+        for name in ("epsilon", "delta"):
+            if scores[name] is not None:
+                scores[name] = min(scores[name], values["privacy"][name])
+        scores["noise"] = "auto"
     space = {name: value for name, value in best.parameters.items() if name not in plan.priced}
     one: dict[str, object] = {
         "trials": 1,

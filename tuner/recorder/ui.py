@@ -89,7 +89,8 @@ def serve(command: Sequence[str]) -> int:
     keep running.
 
     Returns:
-        The server's exit code, or 0 if Ctrl-C or SIGTERM stopped the server.
+        0 if Ctrl-C or SIGTERM stopped the server, else the server's exit code, or 1 if that is 0: MLflow's server also
+        ends with 0 if it cannot have its port.
     """
     stopped = threading.Event()
     before = {sign: signal.signal(sign, lambda *_: stopped.set()) for sign in (signal.SIGINT, signal.SIGTERM)}
@@ -97,7 +98,7 @@ def serve(command: Sequence[str]) -> int:
     try:
         while not stopped.is_set():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                return server.wait(timeout=_SECONDS_TO_LOOK)
+                return server.wait(timeout=_SECONDS_TO_LOOK) or 1
         return 0
     finally:
         for sign in (signal.SIGTERM, signal.SIGKILL):

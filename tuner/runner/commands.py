@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tuner.errors import InputError, TrackingError
+from tuner.errors import InputError, SweepInterrupted, TrackingError
 from tuner.experiment import find_file, load_experiment
 from tuner.plan.candidates import as_stored
 from tuner.privacy.ledger.amounts import amount
@@ -165,7 +166,12 @@ def train_file(file: str, overrides: Sequence[str], options: RunOptions, *, out:
     seen = preview(prepared)
     if not options.as_json:
         show_plan(prepared, seen.states)
-    sweep, ended = start_sweep(prepared, replace(options, next_commands=False))
+    try:
+        sweep, ended = start_sweep(prepared, replace(options, next_commands=False))
+    except SweepInterrupted as error:
+        where = "" if out is None else f" --out {shlex.quote(str(out))}"
+        text = f"{error.message}; then export with: tune export {prepared.experiment.name}{where}"
+        raise SweepInterrupted(error.code, text) from error
     return export_command(sweep, out, options) if ended.code == 0 else ended.code
 
 
