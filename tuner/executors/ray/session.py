@@ -71,7 +71,13 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
         tuner.errors.InputError: the cluster cannot be joined, or this machine has too few resources for one trial.
     """
     address = settings.address
-    variables = {**_QUIET, "TUNE_MAX_PENDING_TRIALS_PG": str(settings.concurrent_trials)}
+    workers = settings.concurrent_trials * settings.workers_per_trial
+    variables = {
+        **_QUIET,
+        "TUNE_MAX_PENDING_TRIALS_PG": str(settings.concurrent_trials),
+        # Ray would start a process for each CPU in advance. The trials and the charge actor may need fewer.
+        "RAY_prestart_worker_first_driver": str(int((os.cpu_count() or 1) <= workers + 1)),
+    }
     with _ONE, contextlib.ExitStack() as stack:
         joined = ray.is_initialized()
         for context in (environment(variables), _without_rays_summary()):
