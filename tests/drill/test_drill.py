@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from click.testing import CliRunner
 from tuner.cli.app import cli
 from tuner.drill import drill
 from tuner.drill.books import Reconciliation, reconcile
+from tuner.drill.counted import ORDER
 from tuner.privacy.accountant.filters import TotalSteps
 from tuner.privacy.accountant.mechanism import SampledGaussian
 from tuner.privacy.accountant.pld import epsilon
@@ -104,6 +106,19 @@ def test_a_draw_without_a_lease_and_a_trial_without_an_end_are_found(tmp_path: P
     assert books.reconcile().problems(trials=1) == ["1 noise draws are not in the ledger"]
     optuna.load_study(study_name="s", storage=open_storage(books.sweep)).ask()
     assert "1 trials or MLflow runs did not end" in books.reconcile().problems(trials=2)
+
+
+def test_one_worker_ends_as_by_kill_9_where_it_is_told_to(tmp_path: Path) -> None:
+    """The file is removed, so that only one worker ends, and the draw has not begun."""
+    (tmp_path / ORDER).touch()
+    script = (
+        "import os, sys; from pathlib import Path; from tuner.drill.counted import _counted; "
+        "file = os.open(sys.argv[1] + '/bytes', os.O_WRONLY | os.O_CREAT); "
+        f"_counted(lambda: None, file, Path(sys.argv[1], {ORDER!r}), 0.0)()"
+    )
+    codes = [subprocess.run([sys.executable, "-c", script, tmp_path], check=False).returncode for _ in range(2)]
+    assert codes == [-signal.SIGKILL, 0]
+    assert (tmp_path / "bytes").read_bytes() == b"..", "of the second one alone"
 
 
 @pytest.mark.parametrize(("uncharged", "code"), [(0, 0), (1, 1)])

@@ -7,7 +7,9 @@ may have happened.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable
 from functools import partial, wraps
@@ -17,7 +19,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainables.training import PrivateTraining
 
-__all__ = ["count_draws", "counted_training"]
+__all__ = ["ORDER", "count_draws", "counted_training"]
+
+ORDER = "end-a-worker"
+"""Name of a file next to the folder of the draws. The worker that finds it removes it, and ends as by kill -9.
+
+So a worker on another machine can be killed.
+"""
 
 
 def count_draws(folder: Path, *, pace: float = 0.0) -> None:
@@ -42,14 +50,18 @@ def counted_training(folder: Path, spec: Any, charge: Any, *, pace: float = 0.0)
     file = os.open(trial / name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
     # A worker trains one trial at a time, so the attempt that began last is the one that draws.
     now = step.add_noise  # type: ignore[attr-defined]
-    step.add_noise = _counted(getattr(now, "__wrapped__", now), file, pace)  # type: ignore[attr-defined]
+    draw = getattr(now, "__wrapped__", now)
+    step.add_noise = _counted(draw, file, folder.with_name(ORDER), pace)  # type: ignore[attr-defined]
     return PrivateTraining(spec, charge)
 
 
-def _counted(draw: Callable[..., Any], file: int, pace: float) -> Callable[..., Any]:
+def _counted(draw: Callable[..., Any], file: int, order: Path, pace: float) -> Callable[..., Any]:
     @wraps(draw)
     def counted(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - as the noise stage
         time.sleep(pace)
+        with contextlib.suppress(FileNotFoundError):
+            order.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
         os.write(file, b".")
         drawn = draw(*arguments, **named)
         os.write(file, b".")

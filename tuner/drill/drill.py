@@ -86,9 +86,9 @@ def _drill(sweep: DrillSweep, say: Callable[[str], None]) -> Drilled:
     sweep.wait_for_draws(STEPS // 2, seconds=_PATIENCE)
     if sweep.address is None:
         os.kill(_first_worker(sweep), signal.SIGKILL)
-        note(f"a worker was killed after {sweep.drawn} noise draws")
     else:
-        note("no worker was killed, because this command cannot kill the workers of a cluster")
+        sweep.end_a_worker(seconds=_PATIENCE)
+    note(f"a worker was killed after {sweep.drawn} noise draws")
     note("no node was killed, because " + ("there is only this one" if sweep.address is None else "others may use it"))
     sweep.wait_for_draws(2 * STEPS, seconds=_PATIENCE)
     sweep.kill()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuner.drill.books import Reconciliation, reconcile
+from tuner.drill.counted import ORDER
 from tuner.drill.draws import draws_begun, read_draws
 from tuner.drill.processes import Process, descendants, kill, wait_until_gone
 
@@ -138,6 +139,20 @@ class DrillSweep:
             self.kill()
         self.settle()
         return code
+
+    def end_a_worker(self, *, seconds: float) -> None:
+        """Let a worker on any machine end as by kill -9, before its next draw.
+
+        Raises:
+            RuntimeError: no worker did, or the sweep ended.
+        """
+        order = self.folder / ORDER
+        order.touch()
+        until = time.monotonic() + seconds
+        while order.exists():
+            if not self.running or time.monotonic() > until:
+                raise RuntimeError(f"the sweep ended, or took too long, before a worker was killed: {self.message}")
+            time.sleep(0.02)
 
     def kill(self) -> None:
         """Kill the driver, and wait until nothing of its Ray can draw or charge any more."""
