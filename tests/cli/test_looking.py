@@ -192,6 +192,18 @@ def test_an_address_or_a_file_that_cannot_be_used_is_found_by_validate_plan_and_
     assert not (tune.folder / "nowhere").exists()
 
 
+@pytest.mark.parametrize("module", ["trainables/__init__.py", "tuner.py"])
+def test_code_that_only_rays_workers_would_import_is_refused(tune: Tune, module: str) -> None:
+    """Ray puts the current folder first into the path of its workers. With --local, no worker is started."""
+    file = tune.write()
+    path = tune.folder / module
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    assert "[code-hidden]" in tune("run", file, code=2).err
+    assert (tune.sweeps, tune.entries) == ([], [])
+    tune("run", file, "--dry-run", "--local")
+
+
 def test_resources_that_this_machine_lacks_are_told_before_a_sweep_is_made(
     tune: Tune, monkeypatch: pytest.MonkeyPatch
 ) -> None:

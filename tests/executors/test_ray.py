@@ -61,9 +61,12 @@ def test_faults_budget_and_concurrency_together(tmp_path: Path, ray_two_slots: N
 
 
 @pytest.mark.slow
-def test_a_lost_worker_goes_on_from_its_checkpoint_and_pays_again(tmp_path: Path, ray_two_slots: None) -> None:
+def test_a_lost_worker_goes_on_from_its_checkpoint_and_pays_again(
+    tmp_path: Path, ray_two_slots: None, capfd: pytest.CaptureFixture[str]
+) -> None:
     sweep = Sweep(tmp_path, trials=2, faults={"kill_once_at": 50})
     assert sweep.run_ray().reason is StopReason.DONE
+    assert "(raylet)" not in capfd.readouterr().out, "standard output may be JSON"
     assert states(sweep) == ["COMPLETE"] * 2
     assert sweep.draws == sweep.ledger.leased() == 2 * STEPS + LEASE
     assert sweep.ledger.outstanding() == {}

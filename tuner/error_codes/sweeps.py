@@ -208,6 +208,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "sweep, which an object store cannot do. Mount a shared file system on every machine, and give its path.",
         "workers-local": "`--local` runs every trial in one process, so no trial can have several workers. Leave "
         "`--local` out, or write `resources.workers_per_trial: 1`.",
+        "code-hidden": "The current folder has a module with the name of one of our packages. Ray's workers would "
+        "import it instead of the installed package. Start the search in another folder.",
         "resources-too-large": "One trial needs more CPUs or GPUs than this machine has. Lower the value in "
         "`resources`, or name a cluster with `--address`.",
         "tracking-experiment-deleted": "The MLflow experiment was deleted, and MLflow keeps its name reserved. Restore "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.errors import InputError
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from tuner.experiment.sections import ResourcesSection
 
 __all__ = ["check_own_machine", "missing_gpus"]
+
+_CODE = ("tuner", "trainables", "search_spaces")
 
 
 def check_own_machine(resources: ResourcesSection, places: Places, *, local: bool) -> str:
@@ -23,8 +27,10 @@ def check_own_machine(resources: ResourcesSection, places: Places, *, local: boo
         local: whether the trials run in this process, one after the other.
 
     Raises:
-        InputError: one trial needs more than this machine has.
+        InputError: one trial needs more than this machine has, or trials would run other code than this process.
     """
+    if not local:
+        _require_same_code(Path.cwd())
     cores, gpus = len(os.sched_getaffinity(0)), _gpus() if resources.gpus_per_trial else 0
     for name, what, needed, has in (
         ("cpus_per_trial", "CPU core", resources.cpus_per_trial, cores),
@@ -47,6 +53,22 @@ def check_own_machine(resources: ResourcesSection, places: Places, *, local: boo
     return f"trials run {at_once} at a time, not {asked}, because this machine has {cores} CPU cores" + (
         f" and {gpus} GPUs" if resources.gpus_per_trial else ""
     )
+
+
+def _require_same_code(folder: Path) -> None:
+    """Raise an InputError if `folder`, the current one, has another copy of our code.
+
+    Ray puts the current folder first into the path of its workers. They would train with that copy, which nothing here
+    has checked.
+    """
+    for name in _CODE:
+        other = next((each for each in (folder / name / "__init__.py", folder / f"{name}.py") if each.exists()), None)
+        if other is not None and not other.samefile(str(importlib.import_module(name).__file__)):
+            raise InputError(
+                "code-hidden",
+                f"{other} would hide the installed {name} from Ray's workers. Start the search in another folder, or "
+                "use --local.",
+            )
 
 
 def missing_gpus(resources: ResourcesSection, places: Places) -> str:

@@ -301,7 +301,7 @@ def find_own_model(experiment: Experiment) -> None:
     """Let the code of a user's own model or method be imported from the current folder."""
     here = str(Path.cwd())
     if experiment.runs_own_code and here not in sys.path:
-        # The folder is last in the path, so that no file in it hides a library. Ray's workers get the path too.
+        # The folder is last in the path, so that no file in it hides a library. Ray's workers have it first.
         sys.path.append(here)
 
 

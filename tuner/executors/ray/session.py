@@ -80,7 +80,7 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
     }
     with _ONE, contextlib.ExitStack() as stack:
         joined = ray.is_initialized()
-        for context in (environment(variables), _without_rays_summary()):
+        for context in (environment(variables), _without_rays_summary(), _without_rays_messages()):
             stack.enter_context(context)
         if not joined:
             stack.enter_context(_own_token() if address is None else _token_of_cluster(address))
@@ -219,6 +219,15 @@ def _without_rays_summary() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
+
+
+@contextlib.contextmanager
+def _without_rays_messages() -> Iterator[None]:
+    """Suppress Ray's long message on standard output for each worker that died. The tuner says what this costs."""
+    from ray._private import worker
+
+    with _changed((worker, "print_to_stdstream", lambda *_, **__: None)):
+        yield
 
 
 def _check_fits(settings: ExecutorSettings) -> None:
