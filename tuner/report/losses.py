@@ -52,4 +52,4 @@ class LossLines(Observer):
         except LedgerError:  # the driver will meet the same error where it matters
             return
         if always or lost > 0:
-            self._say(f"trial {trial.number} continues from step {trial.step}, because {why}: {cost}")
+            self._say(f"trial {trial.number} continues from step {trial.step}: {cost}. Cause: {why}")
