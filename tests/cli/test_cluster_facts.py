@@ -112,6 +112,15 @@ def test_a_search_without_privacy_is_only_warned_of_an_open_cluster(expected: Ex
     assert "machine-1" in checked.warnings[0]
 
 
+def test_a_machine_that_was_not_waited_for_is_named(expected: Expected) -> None:
+    nodes = [
+        Node(id="1", name="slow", may_run=True, slots=1),
+        Node(id="2", name="gone", may_run=True, slots=1, silence="died"),
+    ]
+    (warning,) = _Check(expected).result(nodes).warnings
+    assert "waited for from slow, because" in warning
+
+
 def test_a_gpu_that_ray_counts_must_be_there(expected: Expected) -> None:
     wanted = Expected(**{**vars(expected), "settings": ExecutorSettings(gpus_per_trial=1)})
     assert judged(wanted, {}) == ["node-gpu"]

@@ -241,6 +241,9 @@ class _Check:
                 "No machine of the cluster can run a trial now. Trials wait until such a machine joins. This "
                 "check does not cover machines that join later, so check the cluster again then."
             )
+        asked = [node.name for node in nodes if node.facts is None and not node.silence]
+        if asked:
+            warnings.append(f"No answer was waited for from {', '.join(asked)}, because another machine has a problem.")
         opened = [node.name for node in nodes if node.facts is not None and node.facts["token"] == "disabled"]
         if opened and not self.expected.charges:
             warnings.append(f"{OPEN} ({', '.join(opened)}). A private search is refused on this cluster.")
