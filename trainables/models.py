@@ -83,11 +83,12 @@ def build(
     make = partial(_user_model if own else _named_model, name, style)
     module = _seeded(make, seed)
     if own:
-        _require_fixed_buffers(name, module)
         _require_same(name, module, _seeded(make, seed))
     if weights is not None:
         put_weights(module, weights)
     freeze_layers(module, freeze)
+    if own:
+        _require_fixed_buffers(name, module)
     check_private(module)  # first, because its message names the layer
     check_logits(module, input_shape=input_shape, classes=classes)
     check_domain(module, input_shape=input_shape, classes=classes)
@@ -117,20 +118,15 @@ def _require_same(name: str, first: nn.Module, second: nn.Module) -> None:
 
 
 def _require_fixed_buffers(name: str, module: nn.Module) -> None:
-    """Raise a HyperparameterError if a buffer of a user's own model is sparse or changes with a trained parameter.
+    """Raise a HyperparameterError if a buffer of a user's own model is not dense or changes with a trained parameter.
 
     A trial writes the initial values of all buffers back before it scores and exports its model.
     """
-    trained = {
-        parameter.untyped_storage().data_ptr(): part
-        for part, parameter in module.named_parameters()
-        if parameter.requires_grad and parameter.numel()
-    }
+    trained = {part: each for part, each in module.named_parameters() if each.requires_grad}
     for part, buffer in module.named_buffers():
-        dense = buffer.layout == torch.strided
-        source = trained.get(buffer.untyped_storage().data_ptr()) if dense and buffer.numel() else None
-        if not dense:
-            why = "is sparse. Register it as a dense tensor."
+        source = next((source for source, each in trained.items() if _overlap(buffer, each)), None)
+        if buffer.layout != torch.strided:
+            why = "is not dense. Register it as a dense tensor."
         elif source is not None:
             why = f"shares its memory with {source!r}, which is trained. Compute it in `forward`."
         elif buffer.requires_grad:
@@ -140,10 +136,23 @@ def _require_fixed_buffers(name: str, module: nn.Module) -> None:
         raise HyperparameterError("model-buffer-not-fixed", f"The buffer {part!r} of the model {name} {why}")
 
 
+def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Return whether the memory of two dense tensors overlaps, from the first to the last element of each."""
+    spans = []
+    for tensor in (first, second):
+        if tensor.layout != torch.strided or not tensor.numel():
+            return False
+        last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        spans.append((tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()))
+    return max(start for start, _ in spans) < min(end for _, end in spans)
+
+
 def _alike(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Return whether two tensors are equal, up to rounding if they have floats."""
     if first.shape != second.shape or first.dtype != second.dtype:
         return False
+    if first.layout != torch.strided:
+        return first.layout == second.layout and _alike(first.to_dense(), second.to_dense())
     if first.is_complex():
         return _alike(torch.view_as_real(first), torch.view_as_real(second))
     if not first.is_floating_point():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -41,6 +42,7 @@ def test_a_session_in_another_thread_waits_and_leaves_nothing_changed(monkeypatc
     from ray.tune.execution import class_cache
 
     monkeypatch.setattr(session, "_ONE", threading.RLock())  # the tests' own session holds the real one
+    monkeypatch.setattr(session, "_own_token", contextlib.nullcontext)  # that session keeps its token
     started, begun, leaves = [], threading.Event(), threading.Event()
 
     def start(**_: object) -> None:

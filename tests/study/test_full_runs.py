@@ -21,7 +21,7 @@ from tuner.study import views
 from tuner.study.driver import StudyDriver
 from tuner.study.pauses import levels_of, reached
 from tuner.study.rung_wise import UNUSED, RungWise
-from tuner.study.types import Stop, StopReason, Suggestion, TrialShape, Wait
+from tuner.study.types import Stop, StopReason, Suggestion, TrialShape, TrialStatus, TrialView, Wait
 
 RUNGS = (10, 20, 40)
 HALVING = levels_of("asha", {"reduction_factor": 2}, RUNGS)
@@ -119,6 +119,23 @@ def test_a_trial_that_cannot_draw_its_last_score_again_is_lost_and_never_paused_
     machine.complete()
     assert states(study) == ["FAIL"]
     assert study.trials[0].user_attrs[views.OUTCOME] == "LOST"
+
+
+def test_a_trial_that_lost_steps_and_pauses_for_want_of_budget_is_told() -> None:
+    class Told(Recorder):
+        def trial_lost(self, trial: TrialView, why: str) -> None:
+            losses.append((trial.state, trial.step, why))
+
+    losses: list[tuple[TrialStatus, int, str]] = []
+    machine = sweep(2 * 10 + 30, (0.1, 0.3), observers=[Told()])
+    while not any(step == 10 for _, step, _ in machine.running.values()):
+        machine.fill(1)
+        machine.act("rung", 0)
+        machine.fill(1)
+    (trial,) = machine.running
+    machine.ledger.lease(trial, 3)
+    assert not machine.driver.restarted(trial, "its worker hung")
+    assert losses == [(TrialStatus.PAUSED, 10, "its worker hung")]
 
 
 # -- every interleaving of small searches ------------------------------------------------------------------------------

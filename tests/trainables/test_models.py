@@ -311,7 +311,10 @@ def test_a_users_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         "    model.register_buffer('scale', torch.tensor(random.random()))\n    return model\n"
         "def buffered(make):\n    def of(*, input_shape, classes):\n        model = nn.Linear(4, classes)\n"
         "        model.register_buffer('held', make(model))\n        return model\n    return of\n"
+        "def beside_weight(model):\n    flat = torch.randn(model.weight.numel() + 3)\n"
+        "    model.weight = nn.Parameter(flat[:-3].view_as(model.weight))\n    return flat[-3:]\n"
         "view = buffered(lambda model: model.weight.detach()[0])\n"
+        "beside = buffered(beside_weight)\n"
         "copied = buffered(lambda model: model.weight.detach().clone())\n"
         "graded = buffered(lambda model: torch.zeros(2, requires_grad=True))\n"
         "sparse = buffered(lambda model: torch.eye(2).to_sparse())\n"
@@ -320,7 +323,9 @@ def test_a_users_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert build("their_models:good", input_shape=(4,), classes=2, seed=0)(torch.ones(1, 4)).shape == (1, 2)
-    build("their_models:copied", input_shape=(4,), classes=2, seed=0)
+    for name in ("copied", "beside"):
+        build(f"their_models:{name}", input_shape=(4,), classes=2, seed=0)
+    build("their_models:view", input_shape=(4,), classes=2, seed=0, freeze=["weight"])
     with raises_code(GateError, "samples-mixed"):
         build("their_models:bad", input_shape=(4,), classes=2, seed=0)
     lazy = [build("their_models:lazy", input_shape=(4,), classes=2, seed=0).weight for _ in range(2)]

@@ -193,6 +193,7 @@ class StudyDriver:
             self._live.announce.lost(replace(active.view(), step=self._live.checkpoint_of(trial_id)), why)
             return True
         if self._paused is not None and self._paused.pause_again(active):
+            self._live.announce.lost(active.view(TrialStatus.PAUSED), why)  # it may be promoted later
             return False
         self.finish(trial_id, outcome=TrialStatus.LOST, steps_taken=active.step, reason=NO_ROOM)
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ def check_own_machine(resources: ResourcesSection, places: Places, *, local: boo
         local: whether the trials run in this process, one after the other.
 
     Raises:
-        InputError: one trial needs more than this machine has, or trials would run other code than this process.
+        InputError: one trial needs more than this machine has, or the current folder has another copy of our code.
     """
     if not local:
         _require_same_code(Path.cwd())
@@ -62,12 +63,11 @@ def _require_same_code(folder: Path) -> None:
     has checked.
     """
     for name in _CODE:
-        other = next((each for each in (folder / name / "__init__.py", folder / f"{name}.py") if each.exists()), None)
+        other = next((each for each in (folder / name / "__init__.py", folder / f"{name}.py") if isfile(each)), None)
         if other is not None and not other.samefile(str(importlib.import_module(name).__file__)):
             raise InputError(
                 "code-hidden",
-                f"{other} would hide the installed {name} from Ray's workers. Start the search in another folder, or "
-                "use --local.",
+                f"{other} would hide the installed {name} from Ray's workers. Start the search in another folder.",
             )
 
 

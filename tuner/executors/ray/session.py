@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 import ray
+from ray._private.utils import get_num_cpus
 
 from tuner.errors import InputError
 from tuner.executors.base import ExecutorSettings
@@ -76,11 +77,11 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
         **_QUIET,
         "TUNE_MAX_PENDING_TRIALS_PG": str(settings.concurrent_trials),
         # Ray would start a process for each CPU in advance. The trials and the charge actor may need fewer.
-        "RAY_prestart_worker_first_driver": str(int((os.cpu_count() or 1) <= workers + 1)),
+        "RAY_prestart_worker_first_driver": str(int(get_num_cpus(override_docker_cpu_warning=True) <= workers + 1)),
     }
     with _ONE, contextlib.ExitStack() as stack:
         joined = ray.is_initialized()
-        for context in (environment(variables), _without_rays_summary(), _without_rays_messages()):
+        for context in (environment(variables), _without_rays_summary()):
             stack.enter_context(context)
         if not joined:
             stack.enter_context(_own_token() if address is None else _token_of_cluster(address))
@@ -90,6 +91,7 @@ def ray_session(settings: ExecutorSettings) -> Iterator[None]:
                 # enter. The path is short, because the path of a socket has at most 107 bytes.
                 parent = tempfile.TemporaryDirectory(prefix="dp-", ignore_cleanup_errors=True)
                 own = {"_temp_dir": f"{stack.enter_context(parent)}/ray"}
+            stack.enter_context(_messages_on_standard_error())
             if address is None:
                 stack.enter_context(_inherited_environment())
             with _kept_sigterm(), _own_ray() if address is None else contextlib.nullcontext():
@@ -182,10 +184,10 @@ def _own_ray() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _inherited_environment() -> Iterator[None]:
-    """Let trials on a Ray that is started in this context run in processes that Ray starts with itself.
+    """Let Tune ask for no environment of their own for trials on a Ray that is started in this context.
 
-    Tune asks for an environment of its own for each trial. A process for it would load Ray twice, and only after Ray is
-    up. On this machine, every process inherits these variables.
+    On this machine, every process inherits these variables. A process with an environment of its own loads Ray twice,
+    and cannot be one that Ray started in advance.
     """
     from ray.tune.execution import class_cache
 
@@ -222,11 +224,16 @@ def _without_rays_summary() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _without_rays_messages() -> Iterator[None]:
-    """Suppress Ray's long message on standard output for each worker that died. The tuner says what this costs."""
+def _messages_on_standard_error() -> Iterator[None]:
+    """Let Ray print its messages, such as those about workers that died, on standard error: an answer may be JSON."""
     from ray._private import worker
 
-    with _changed((worker, "print_to_stdstream", lambda *_, **__: None)):
+    before = worker.print_to_stdstream
+
+    def on_standard_error(data: dict[str, Any], **named: Any) -> None:  # noqa: ANN401 - Ray's signature
+        before({**data, "is_err": True}, **named)
+
+    with _changed((worker, "print_to_stdstream", on_standard_error)):
         yield
 
 
