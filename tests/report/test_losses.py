@@ -26,7 +26,7 @@ def test_a_loss_says_where_the_trial_continues_and_what_is_lost_so_far() -> None
     lines, said = lines_of({"a": 144, "b": 256})
     lines.trial_lost(TrialView(id="a", number=3, step=100), "its worker was lost")
     (line,) = said
-    for fact in ("trial 3 ", "from step 100", "its worker was lost", "44 charged steps", f"{20 - 356**0.5:.4g}"):
+    for fact in ("trial 3 ", "back to step 100", "its worker was lost", "44 charged steps", f"{20 - 356**0.5:.4g}"):
         assert fact in line
 
 

@@ -1,4 +1,4 @@
-"""One line for each loss of a worker or of the driver: where the trial continues, and what it has lost so far."""
+"""One line for each loss of a worker or of the driver: the step to which a trial goes back, and what it has lost."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LossLines(Observer):
         self._known.add(trial.id)
 
     def trial_lost(self, trial: TrialView, why: str) -> None:
-        """Say from where a trial that lost its worker continues."""
+        """Say to which step a trial that lost its worker goes back."""
         self._tell(trial, why, always=True)
 
     def _tell(self, trial: TrialView, why: str, *, always: bool) -> None:
@@ -52,4 +52,4 @@ class LossLines(Observer):
         except LedgerError:  # the driver will meet the same error where it matters
             return
         if always or lost > 0:
-            self._say(f"trial {trial.number} continues from step {trial.step}: {cost}. Cause: {why}")
+            self._say(f"trial {trial.number} goes back to step {trial.step}: {cost}. Cause: {why}")

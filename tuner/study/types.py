@@ -262,7 +262,10 @@ class Observer(Protocol):
         return
 
     def trial_lost(self, trial: TrialView, why: str) -> None:
-        """Handle a trial that lost its worker and continues from its last checkpoint, which is at `trial.step`."""
+        """Handle a trial that lost its worker and goes back to its last checkpoint, which is at `trial.step`.
+
+        It continues there, or is PAUSED and continues if it is promoted.
+        """
         return
 
     def trial_finished(self, trial: TrialView) -> None:

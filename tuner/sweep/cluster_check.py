@@ -21,6 +21,7 @@ from trainables.data.files import locate
 from tuner.errors import ClusterError, NodeProblem
 from tuner.sweep.cluster_facts import EVERYWHERE, FACTS, OPEN, Expected, problem_of_import, problem_of_silence, size
 from tuner.sweep.folder import storage_unwritable
+from tuner.sweep.own_machine import CODE
 
 if TYPE_CHECKING:
     from trainables.data import DatasetRequest
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckedCluster", "check_cluster", "require_cluster"]
 
-_CODE = ("tuner", "trainables", "search_spaces")
 _CODE_PROBLEMS = ("node-code-missing", "node-code-differs", "node-module", "node-version")
 _VERSIONS = ("ray", "torch", "opacus", "numpy")
 
@@ -94,7 +94,7 @@ def check_cluster(address: str, prepared: ReadySearch | None, *, storage: str) -
     with _nonce(Path(storage)) as (folder, nonce, secret):
         question = {
             "versions": _VERSIONS if prepared is None else (*_VERSIONS, "scikit-learn"),
-            "code": _CODE,
+            "code": CODE,
             "modules": [module for module, _ in _own_objects(prepared)],
             "files": _files(prepared),
             "salt": secrets.token_hex(16),
@@ -241,9 +241,9 @@ class _Check:
                 "No machine of the cluster can run a trial now. Trials wait until such a machine joins. This "
                 "check does not cover machines that join later, so check the cluster again then."
             )
-        asked = [node.name for node in nodes if node.facts is None and not node.silence]
-        if asked:
-            warnings.append(f"No answer was waited for from {', '.join(asked)}, because another machine has a problem.")
+        unheard = [node.name for node in nodes if node.facts is None and not node.silence]
+        if unheard:
+            warnings.append(f"{', '.join(unheard)}: no answer was waited for, because another machine has a problem.")
         opened = [node.name for node in nodes if node.facts is not None and node.facts["token"] == "disabled"]
         if opened and not self.expected.charges:
             warnings.append(f"{OPEN} ({', '.join(opened)}). A private search is refused on this cluster.")

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from tuner.experiment.places import Places
     from tuner.experiment.sections import ResourcesSection
 
-__all__ = ["check_own_machine", "missing_gpus"]
+__all__ = ["CODE", "check_own_machine", "missing_gpus"]
 
-_CODE = ("tuner", "trainables", "search_spaces")
+CODE = ("tuner", "trainables", "search_spaces")
 
 
 def check_own_machine(resources: ResourcesSection, places: Places, *, local: bool) -> str:
@@ -62,7 +62,7 @@ def _require_same_code(folder: Path) -> None:
     Ray puts the current folder first into the path of its workers. They would train with that copy, which nothing here
     has checked.
     """
-    for name in _CODE:
+    for name in CODE:
         other = next((each for each in (folder / name / "__init__.py", folder / f"{name}.py") if isfile(each)), None)
         if other is not None and not other.samefile(str(importlib.import_module(name).__file__)):
             raise InputError(
