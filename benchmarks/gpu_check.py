@@ -94,7 +94,7 @@ def _gradient_of(source: PerSampleSource, points: Points, x: Tensor, y: Tensor, 
     raise IndexError(place)
 
 
-def noise(device: torch.device, *, sizes: Sequence[int] = (1001, 32_768, 40_001, 1_000_000)) -> Outcome:
+def noise(device: torch.device, *, sizes: Sequence[int] = (1001, 32_768, 40_001, 1_048_577)) -> Outcome:
     """Compare the noise of one key with that of the CPU."""
     worst = 0.0
     for size in sizes:

@@ -16,6 +16,14 @@ FAULTS: tuple[Fault, ...] = (
         test="tests/trainables/test_random.py::test_the_longest_radii_are_those_of_a_uniform_number_with_more_bits",
     ),
     Fault(
+        name="accelerator-repeats-a-block",
+        breaks="the random words of an accelerator are one block of 64 bytes, again and again",
+        file="trainables/engine/chacha20.py",
+        old="torch.arange(first, first + count, dtype=torch.int32, device=device)",
+        new="first",
+        test="tests/trainables/test_random.py::test_an_accelerator_computes_the_same_words",
+    ),
+    Fault(
         name="batches-of-fixed-size",
         breaks="batches are shuffled and of one size, and the accountant assumes Poisson samples",
         file="trainables/engine/sampling.py",

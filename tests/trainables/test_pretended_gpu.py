@@ -18,6 +18,7 @@ from trainables import data
 from trainables.charge import NoCharge
 from trainables.data import DatasetInfo, Splits
 from trainables.engine import accelerator, clip, gaussian, objective, per_sample, sources
+from trainables.engine.chacha20 import KeyStream
 from trainables.engine.gaussian import _CHUNK as CHUNK
 from trainables.engine.layout import Layout
 from trainables.engine.objective import Smoothed
@@ -130,7 +131,7 @@ def test_a_step_waits_and_copies_no_more_than_before(
     with pretended_gpu() as work:
         one_step(spec, work)
         assert work.all_waits <= most, work.waits
-        known = ("step.py:take", "random.py:add_normal", "objective.py:stacked")
+        known = ("step.py:take", "random.py:_normal", "objective.py:stacked")
         assert all(place.endswith(known) for place in work.to_gpu), work.to_gpu
         assert not work.to_host
 
@@ -230,6 +231,32 @@ def noise_differs(size: int) -> float:
     with pretended_gpu():
         found = real(keyed().add_normal(zeros.to(GPU), 1.0, torch.float64))
     return float((found - expected).abs().max())
+
+
+def test_a_gpu_computes_the_words_of_much_noise_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but the key goes to it. A radius that needs more bits sends all words again, from the CPU."""
+    size = 2 * CHUNK + 5
+    monkeypatch.setattr("trainables.engine.random._MANY", size)
+    with pretended_gpu() as work:
+        zeros = torch.zeros(size, dtype=torch.float64).to(GPU)
+        keyed().add_normal(zeros, 1.0, torch.float64)
+        work.reset()
+        keyed().add_normal(zeros, 1.0, torch.float64)
+        assert list(work.to_gpu.values()) == [64], work.to_gpu
+        assert work.all_waits == 1, work.waits
+        assert not work.to_host
+    assert noise_differs(size) < 1e-13
+    first = KeyStream.first
+
+    def one_long_radius(self: KeyStream, count: int, device: torch.device) -> Tensor:
+        words = first(self, count, device)
+        words[CHUNK] = -1
+        return words
+
+    monkeypatch.setattr(KeyStream, "first", one_long_radius)
+    assert noise_differs(size) < 1e-13
+    monkeypatch.setattr("trainables.engine.random.needs_more_bits", lambda *_: False)  # the control
+    assert noise_differs(size) > 1.0
 
 
 def in_one_chunk(words: Tensor, size: int, _: object) -> Tensor:

@@ -12,11 +12,13 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from scipy import stats
 from torch import Tensor
 from training_fakes import keyed, normals
 
+from trainables.engine import chacha20
+from trainables.engine.chacha20 import KeyStream
 from trainables.engine.gaussian import _CHUNK as CHUNK
 from trainables.engine.gaussian import LONGEST, BoxMuller, Words, from_words, random_words
 from trainables.engine.noise import add_noise
@@ -208,25 +210,58 @@ def test_uniforms_are_multiples_of_two_to_the_minus_53() -> None:
 # -- the secret generator --------------------------------------------------------------------------------------------
 
 
-def test_the_stream_is_aes_256_in_counter_mode_with_key_erasure() -> None:
-    """Written out by hand: the counter blocks are encrypted one by one; the first two are the next key."""
-    key = bytes([1]) * 32
+def rfc_block(key: bytes, number: int) -> bytes:
+    """RFC 8439 §2.3 with Python's integers, and a nonce of zeros."""
+    start = [int.from_bytes(part, "little") for part in batched_bytes(b"expand 32-byte k" + key)] + [number, 0, 0, 0]
+    state = list(start)
+    columns = [(i, i + 4, i + 8, i + 12) for i in range(4)]
+    diagonals = [(i, 4 + (i + 1) % 4, 8 + (i + 2) % 4, 12 + (i + 3) % 4) for i in range(4)]
+    for a, b, c, d in 10 * (columns + diagonals):
+        for x, y, z, bits in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+            state[x] = (state[x] + state[y]) % 2**32
+            turned = state[z] ^ state[x]
+            state[z] = (turned << bits | turned >> (32 - bits)) % 2**32
+    return b"".join(((x + y) % 2**32).to_bytes(4, "little") for x, y in zip(state, start, strict=True))
+
+
+def batched_bytes(value: bytes) -> list[bytes]:
+    return [value[at : at + 4] for at in range(0, len(value), 4)]
+
+
+def test_the_stream_is_chacha20_with_key_erasure() -> None:
+    """Written out by hand, block by block. The first half of block 0 is the next key."""
+    generator, key = keyed(), bytes([1]) * 32
     for _ in range(3):
-        block = Cipher(algorithms.AES256(key), modes.ECB()).encryptor()
-        stream = b"".join(block.update(counter.to_bytes(16, "big")) for counter in range(6))
-        key, words = stream[:32], stream[32:]
-        expected = [(int.from_bytes(words[i : i + 8], "little") >> 11) / 2**53 for i in range(0, 64, 8)]
-        if _ == 0:
-            generator = keyed()
-        assert generator.uniform(8).tolist() == expected
+        words = rfc_block(key, 1) + rfc_block(key, 2)
+        expected = [(int.from_bytes(words[i : i + 8], "little") >> 11) / 2**53 for i in range(0, 128, 8)]
+        key = rfc_block(key, 0)[:32]
+        assert generator.uniform(16).tolist() == expected
     assert generator.state_dict()["key"].numpy().tobytes() == key
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 800, 801, 2500])
+def test_an_accelerator_computes_the_same_words(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Word for word, also in several parts. Fewer rounds are found."""
+    key = bytes(range(32))
+    expected = np.empty(count, dtype="<u8")
+    KeyStream(key)(expected)
+
+    def found() -> list[int]:
+        words: list[int] = KeyStream(key).first(count, torch.device("cpu")).numpy().view("<u8").tolist()
+        return words
+
+    assert found() == expected.tolist()
+    monkeypatch.setattr(chacha20, "_BLOCKS_AT_ONCE", 100)
+    assert found() == expected.tolist()
+    monkeypatch.setattr(chacha20, "range", lambda *ends: range(*((9,) if ends == (10,) else ends)), raising=False)
+    assert found() != expected.tolist()
 
 
 @pytest.mark.parametrize("size", [3, 2 * CHUNK + 3])
 def test_a_request_has_one_key_however_long_it_is(size: int) -> None:
     """The stream of one key, read in one piece, gives the same numbers and the next key."""
-    stream = Cipher(algorithms.AES256(bytes([1]) * 32), modes.CTR(bytes(16))).encryptor()
-    expected_key = stream.update(bytes(32))
+    stream = Cipher(algorithms.ChaCha20(bytes([1]) * 32, bytes(16)), None).encryptor()
+    expected_key = stream.update(bytes(64))[:32]
     generator = keyed()
     numbers = normals(generator, size, torch.float64)
 
@@ -236,8 +271,8 @@ def test_a_request_has_one_key_however_long_it_is(size: int) -> None:
     expected = [number for _, made in BoxMuller().chunks(fill, size) for number in made.tolist()]
     assert numbers.tolist() == expected
     assert generator.state_dict()["key"].numpy().tobytes() == expected_key
-    words = Cipher(algorithms.AES256(expected_key), modes.CTR(bytes(16))).encryptor().update(bytes(32 + 8 * size))
-    uniforms = (np.frombuffer(words[32:], dtype="<u8") >> np.uint64(11)) / 2.0**53
+    words = Cipher(algorithms.ChaCha20(expected_key, bytes(16)), None).encryptor().update(bytes(64 + 8 * size))
+    uniforms = (np.frombuffer(words[64:], dtype="<u8") >> np.uint64(11)) / 2.0**53
     assert torch.equal(generator.uniform(size), torch.from_numpy(uniforms))
 
 

@@ -65,9 +65,9 @@ def repeatable(device: torch.device, *, strictly: bool) -> None:
 
 
 def device_kind(device: torch.device) -> str:
-    """Return what decides how a device rounds, apart from the settings above: its kind, and the versions of CUDA's."""
+    """Return what decides how a device rounds, apart from the settings above: its kind and the versions of software."""
     if device.type == "cpu":
-        return "cpu"
+        return f"cpu, {_BACKENDS.cpu.get_cpu_capability()}, torch {torch.__version__}"
     kind = torch.cuda.get_device_properties(device)
     versions = f"torch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {_BACKENDS.cudnn.version()}"
     return f"{kind.name}, {kind.multi_processor_count} multiprocessors, {versions}"

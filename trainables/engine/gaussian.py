@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["LONGEST", "BoxMuller", "Words", "from_words", "random_words"]
+__all__ = ["LONGEST", "BoxMuller", "Words", "from_words", "needs_more_bits", "random_words", "word_count"]
 
 LONGEST = math.sqrt(2 * 104 * math.log(2))
 """Largest radius of a pair of numbers, 12.0, in standard deviations."""
@@ -120,13 +120,18 @@ def _more_bits(fill: Callable[[Words], None], longest: np.ndarray[Any, np.dtype[
     return (more >> _DROPPED).astype(np.float64) * _REST
 
 
+def word_count(size: int) -> int:
+    """Return how many random words `size` Gaussian numbers need, if no radius needs more bits."""
+    return size // _CHUNK * _CHUNK + (size % _CHUNK + 1) // 2 * 2
+
+
 def random_words(fill: Callable[[Words], None], size: int) -> tuple[Words, Numbers | None]:
     """Return the random words for `size` Gaussian numbers, and what is subtracted from the u of each pair.
 
     They are drawn in the order of `BoxMuller`: radii, then angles, of one chunk after the other. The second value, of
     half as many numbers, is None if no radius needs more bits, which is nearly always so.
     """
-    words = np.empty(size // _CHUNK * _CHUNK + (size % _CHUNK + 1) // 2 * 2, _WORD)
+    words = np.empty(word_count(size), _WORD)
     less: Numbers | None = None
     for start in range(0, words.size, _CHUNK):
         part = words[start : start + _CHUNK]
@@ -145,16 +150,27 @@ def from_words(words: Tensor, size: int, less: Tensor | None = None) -> Tensor:
     sine and cosine. `words` is int64.
     """
     middles = _middles(words.device)
-    whole = size // _CHUNK * _CHUNK
-    chunks = [words[:whole].view(-1, 2, _CHUNK // 2)] if whole else []
-    chunks += [words[whole:].view(1, 2, -1)] if whole < size else []
     parts, done = [], 0
-    for each in chunks:
+    for each in _chunks(words, size):
         pairs = each.numel() // 2
         own = 0.0 if less is None else less[done : done + pairs].view(len(each), -1)
         parts.append(_of_chunks(each, middles, own))
         done += pairs
     return torch.cat(parts)[:size] if parts else words.double()
+
+
+def needs_more_bits(words: Tensor, size: int) -> bool:
+    """Return whether a radius among these words, as in `from_words`, needs more bits. The host waits for the answer."""
+    # As int64, the largest words are the last negative numbers.
+    radii = [((each[:, 0] < 0) & (each[:, 0] >= -(_FEW << 12))).any() for each in _chunks(words, size)]
+    return bool(torch.stack(radii).any())
+
+
+def _chunks(words: Tensor, size: int) -> list[Tensor]:
+    """Return views of the words of all whole chunks, and of the last, each of shape (chunks, 2, pairs)."""
+    whole = size // _CHUNK * _CHUNK
+    found = [words[:whole].view(-1, 2, _CHUNK // 2)] if whole else []
+    return found + ([words[whole:].view(1, 2, -1)] if whole < size else [])
 
 
 @cache

@@ -1,7 +1,7 @@
 """Generators for noise and Poisson sampling: a secret generator, and a seeded generator for tests.
 
-The secret generator is AES-256 in counter mode with fast key erasure (Bernstein 2017). Its first key comes from the
-operating system. Every request first replaces the key, so a checkpoint reveals nothing about earlier noise.
+The secret generator is ChaCha20 with fast key erasure (`chacha20.KeyStream`). Its first key comes from the operating
+system. Every request first replaces the key, so a checkpoint reveals nothing about earlier noise.
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from torch import Tensor
 
-from trainables.engine.gaussian import BoxMuller, Words, from_words, random_words
+from trainables.engine.chacha20 import KEY_BYTES, KeyStream
+from trainables.engine.gaussian import BoxMuller, Words, from_words, needs_more_bits, random_words, word_count
 from trainables.errors import TrainableError
 
 __all__ = ["Generator", "SecureGenerator", "SeededGenerator"]
 
-_KEY_BYTES = 32
-_ZEROS = memoryview(bytes(2**18))  # encrypted zeros are the key stream of AES in counter mode
+_MANY = 2**20
+"""From this many numbers on, an accelerator computes its own random words (estimate, not measured on a GPU).
+
+Below, the 600 short operations that this takes are slower than drawing the words on the CPU and copying them.
+"""
 
 
 class Generator(ABC):
@@ -51,15 +54,12 @@ class Generator(ABC):
     def add_normal(self, total: Tensor, scale: float, dtype: torch.dtype) -> Tensor:
         """Return `total`, shape (d,), plus N(0, scale²) noise, as a new tensor of `dtype` on the same device.
 
-        The sum is computed in float64 and rounded once, to `dtype`. For an accelerator, the same random words are drawn
-        on the CPU, and the noise is computed on the accelerator. A `scale` of 0 draws as many words as any other scale.
+        The sum is computed in float64 and rounded once, to `dtype`. An accelerator computes the noise from the same
+        random words as a CPU. A `scale` of 0 draws as many words as any other scale.
         """
         size = total.numel()
         if total.device.type != "cpu":
-            words, less = random_words(self._request(), size)
-            on_device = torch.from_numpy(words.view("<i8")).to(total.device)
-            noise = from_words(on_device, size, None if less is None else torch.from_numpy(less).to(total.device))
-            return (total + scale * noise).to(dtype)
+            return (total + scale * _normal(self._request(), size, total.device)).to(dtype)
         noised = torch.empty_like(total, dtype=dtype)
         old, new = total.numpy(), noised.numpy()
         for part, made in self._gaussians.chunks(self._request(), size, scale):
@@ -90,29 +90,21 @@ class SecureGenerator(Generator):
 
     def __init__(self, key: bytes | None = None) -> None:
         super().__init__()
-        if key is not None and len(key) != _KEY_BYTES:
-            raise TrainableError("generator-key-invalid", f"The key must have {_KEY_BYTES} bytes (got {len(key)}).")
-        self._key = secrets.token_bytes(_KEY_BYTES) if key is None else key
+        if key is not None and len(key) != KEY_BYTES:
+            raise TrainableError("generator-key-invalid", f"The key must have {KEY_BYTES} bytes (got {len(key)}).")
+        self._key = secrets.token_bytes(KEY_BYTES) if key is None else key
         self._process = os.getpid()
 
     def _request(self) -> Callable[[Words], None]:
         if self._process != os.getpid():  # a forked child must not repeat its parent's noise
             self.rekey()
-        # The counter starts at a constant, because each key is used for one request only.
-        cipher = Cipher(algorithms.AES256(self._key), modes.CTR(bytes(16))).encryptor()
-        self._key = cipher.update(bytes(_KEY_BYTES))
-
-        def fill(words: Words) -> None:
-            memory = words.view(np.uint8).data
-            for start in range(0, len(memory), len(_ZEROS)):
-                part = memory[start : start + len(_ZEROS)]
-                cipher.update_into(_ZEROS[: len(part)], part)
-
-        return fill
+        stream = KeyStream(self._key)
+        self._key = stream.next_key
+        return stream
 
     def rekey(self) -> None:
         """Take a new key from the operating system."""
-        self._key = secrets.token_bytes(_KEY_BYTES)
+        self._key = secrets.token_bytes(KEY_BYTES)
         self._process = os.getpid()
 
     def state_dict(self) -> dict[str, Any]:
@@ -163,3 +155,14 @@ class SeededGenerator(Generator):
             "has_uint32": 0,
             "uinteger": 0,
         }
+
+
+def _normal(request: Callable[[Words], None], size: int, device: torch.device) -> Tensor:
+    """Return `size` numbers of N(0, 1), float64, on an accelerator."""
+    if isinstance(request, KeyStream) and size >= _MANY:
+        words = request.first(word_count(size), device)
+        if not needs_more_bits(words, size):
+            return from_words(words, size)
+    drawn, less = random_words(request, size)
+    words = torch.from_numpy(drawn.view("<i8")).to(device)
+    return from_words(words, size, None if less is None else torch.from_numpy(less).to(device))

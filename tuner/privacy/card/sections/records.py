@@ -11,7 +11,7 @@ from tuner.privacy.ledger.division import basis
 __all__ = ["GENERATOR", "RANDOMNESS", "RECORDS", "SCORES", "VALIDATION"]
 
 GENERATOR = (
-    "AES-256-CTR with fast key erasure, with a key from the operating system; Gaussian noise by Box-Muller in double "
+    "ChaCha20 with fast key erasure, with a key from the operating system; Gaussian noise by Box-Muller in double "
     "precision"
 )
 """Description of the random generator that private runs use for noise, batches and augmented views."""
