@@ -150,9 +150,9 @@ FAULTS: tuple[Fault, ...] = (
         name="noise-reused-across-steps",
         breaks="every step draws the same noise, so two steps cancel it",
         file="trainables/engine/random.py",
-        old="        self._key = cipher.update(bytes(_KEY_BYTES))",
-        new="        cipher.update(bytes(_KEY_BYTES))",
-        test="tests/trainables/test_random.py::test_the_stream_is_aes_256_in_counter_mode_with_key_erasure",
+        old="        self._key = stream.next_key\n",
+        new="",
+        test="tests/trainables/test_random.py::test_the_stream_is_chacha20_with_key_erasure",
     ),
     Fault(
         name="secret-generator-seeded",
