@@ -26,7 +26,8 @@ from benchmarks.harness import Results, Settings, Table, at_least, at_most
 from tuner.drill.sweep import CHARGE_ACTOR, RAYLET, TRIALS, WORKER, DrillSweep
 
 _PATIENCE = 300.0  # seconds for a sweep to end
-_ONE_FAULT = 150.0  # seconds of one fault, in a quick run
+_ONE_FAULT = 100.0  # seconds of one fault, in a quick run
+_CLOSING = 20.0  # seconds of a quick run that remain for killing a sweep and comparing its books
 _TWO_CHECKPOINTS = 480  # draws after which they have two
 _SHOWN = 90  # letters of a message
 
@@ -191,12 +192,15 @@ def measure(settings: Settings, results: Results) -> None:
             all_problems: list[str] = []
             for _ in range(repeats):
                 try:
-                    row, problems = _one(fault, database)
+                    row, problems = _one(fault, database, settings.deadline)
                 except stages.CannotStageError as error:
                     results.leave_out(f"sweeps.{name}", str(error))
                     break
                 except Exception as error:  # noqa: BLE001 - the other faults are caused
                     row, problems = ("",) * 7, [f"{type(error).__name__}: {error}"]
+                if problems and not settings.time_for(_CLOSING):
+                    results.leave_out(f"sweeps.{name}", f"the time was up: {'; '.join(problems)}")
+                    break
                 rows.append((name, *row, "; ".join(problems) or "none"))
                 print(*rows[-1], sep=" | ", flush=True)
                 all_problems += problems
@@ -213,14 +217,14 @@ def _create(database: Path) -> None:
         connect(f"sqlite:///{database}")
 
 
-def _one(fault: Fault, database: Path) -> tuple[tuple[object, ...], list[str]]:
+def _one(fault: Fault, database: Path, deadline: float) -> tuple[tuple[object, ...], list[str]]:
     folder = Path(tempfile.mkdtemp(prefix="fault-", dir="/tmp"))
     shutil.copy(database, folder / "mlflow.db")
     try:
         with fault.stage(folder) as options:
             sweep = DrillSweep(folder, **options)
             try:
-                return _play(fault, sweep)
+                return _play(fault, sweep, deadline)
             finally:
                 if sweep.running:
                     sweep.kill()
@@ -229,17 +233,22 @@ def _one(fault: Fault, database: Path) -> tuple[tuple[object, ...], list[str]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _play(fault: Fault, sweep: DrillSweep) -> tuple[tuple[object, ...], list[str]]:
+def _play(fault: Fault, sweep: DrillSweep, deadline: float) -> tuple[tuple[object, ...], list[str]]:
     """Start a sweep, cause the fault, repair it and resume; return the row of the table and the problems."""
-    begun, problems = time.monotonic(), []
+    begun, problems = time.perf_counter(), []
+
+    def patience() -> float:
+        """Return for how many seconds to wait."""
+        return min(_PATIENCE, max(0.0, deadline - _CLOSING - time.perf_counter()))
+
     sweep.start()
-    sweep.wait_for_draws(fault.after, seconds=_PATIENCE)
+    sweep.wait_for_draws(fault.after, seconds=patience())
     repair = fault.cause(sweep)
-    code = ended = sweep.wait(seconds=_PATIENCE)
+    code = ended = sweep.wait(seconds=patience())
     said = sweep.message
     repair()
     if ended is None:
-        problems.append(f"it still ran after {_PATIENCE:.0f} s")
+        problems.append(f"it still ran after {time.perf_counter() - begun:.0f} s")
     elif fault.code is not None and ended != fault.code:
         problems.append(f"it ended with {ended}, not {fault.code}")
     if fault.says and fault.says not in said:
@@ -248,7 +257,7 @@ def _play(fault: Fault, sweep: DrillSweep) -> tuple[tuple[object, ...], list[str
     while code != 0 and resumes < 2:
         resumes += 1
         sweep.start()
-        code = sweep.wait(seconds=_PATIENCE)
+        code = sweep.wait(seconds=patience())
     if code != 0:
         problems.append(f"it did not resume ({code}: {sweep.message})")
     if sweep.sync() != 0:
@@ -258,4 +267,4 @@ def _play(fault: Fault, sweep: DrillSweep) -> tuple[tuple[object, ...], list[str
     shown = said.removeprefix("error: ").partition(". ")[0].replace(str(sweep.folder), "")[:_SHOWN]
     states = ", ".join(f"{count} {state}" for state, count in books.trials.items())
     row = (ended, shown if ended and ended > 0 else "", resumes, states, f"{books.leased}, {books.drawn}")
-    return (*row, f"{books.recorded}, {books.tracked}", round(time.monotonic() - begun)), problems
+    return (*row, f"{books.recorded}, {books.tracked}", round(time.perf_counter() - begun)), problems

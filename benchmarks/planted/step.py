@@ -158,8 +158,8 @@ FAULTS: tuple[Fault, ...] = (
         name="secret-generator-seeded",
         breaks="the secret generator starts from a known key, so its noise can be drawn again",
         file="trainables/engine/random.py",
-        old="self._key = secrets.token_bytes(_KEY_BYTES) if key is None else key",
-        new="self._key = bytes(_KEY_BYTES) if key is None else key",
+        old="self._key = secrets.token_bytes(KEY_BYTES) if key is None else key",
+        new="self._key = bytes(KEY_BYTES) if key is None else key",
         test="tests/trainables/test_random.py::test_no_two_secret_generators_agree",
     ),
     Fault(
