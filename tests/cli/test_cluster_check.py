@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from command_fakes import Tune, until, write_images
-from two_nodes import ROOT, Cluster, can_unshare, said
+from two_nodes import ROOT, Cluster, can_unshare, job_said, said
 
 pytestmark = [
     pytest.mark.slow,
@@ -147,3 +147,26 @@ def test_a_cluster_that_is_right_trains_the_search(cluster: Cluster, search: Tun
     assert "checked 2 machines" in text
     kept = search.sweeps[0].glob("trials/*/checkpoint/step-*.pt")
     assert {path.parents[1].name[:4] for path in kept} == {"0000", "0001"}
+
+
+def test_a_job_of_ray_brings_its_code_and_keeps_its_results_outside_rays_copy(
+    search: Tune, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The copy of the working directory is the only place in which the workers find the model."""
+    nodes = Cluster(jobs=True)
+    kept = tmp_path_factory.mktemp("kept")
+    words = ["run", "tiny.yaml", "--quiet", "--address", "auto", "--set", f"dataset.path={search.folder}/data/mine.npz"]
+    words += ["--set", "resources.concurrent_trials=1"]
+    outside = ["--set", f"storage={kept}/runs", "--set", f"tracking.uri=sqlite:///{kept}/runs/mlflow.db"]
+    try:
+        variables = environment(nodes, search)
+        refused = job_said(nodes, variables, search.folder, *words)
+        untouched(search)
+        done = job_said(nodes, variables, search.folder, *words, *outside)
+    finally:
+        nodes.stop()
+    assert refused[0] != 0
+    assert "[job-copy]" in refused[1], refused[1]
+    assert done[0] == 0, done[1]
+    assert {path.parents[1].name[:4] for path in kept.glob("runs/*/trials/*/checkpoint/*.pt")} == {"0000", "0001"}
+    assert "open_search" in search.entries

@@ -173,12 +173,18 @@ def test_a_cap_below_what_is_committed_is_set_only_on_request(charged: Tune) -> 
     charged("budget", "set", "digits", "--epsilon", "20", "--delta", "1e-4")
 
 
+COPY = "runtime_resources/working_dir_files/_ray_pkg_1"  # where Ray puts the working directory of a job
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
         ({"ledger": "sqlite:///nowhere/ledger.db"}, "ledger-folder-missing"),
         ({"ledger": "ledger.db"}, "ledger-url"),
         ({"tracking": {"uri": "runs"}}, "tracking-uri-invalid"),
+        ({"tracking": {"uri": f"sqlite:///{COPY}/mlflow.db"}}, "job-copy"),
+        ({"ledger": f"sqlite:///{COPY}/ledger.db", "storage": COPY}, "job-copy"),
+        ({"storage": f"{COPY}/runs"}, "job-copy"),
         ({"trainable__start": {"path": "w.safetensors", "public": True}}, "start-unreadable"),
     ],
 )

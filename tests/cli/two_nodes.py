@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -32,21 +32,28 @@ def can_unshare() -> bool:
 
 
 class Cluster:
-    """Two Ray nodes with a token; `address` is that of the head."""
+    """Two Ray nodes with a token; `address` is that of the head.
 
-    def __init__(self, *, token: bool = True) -> None:
+    With `jobs`, there is only the head, and it takes jobs at the URL `jobs`. A second node on this machine would share
+    the head's copies of working directories, and delete them.
+    """
+
+    def __init__(self, *, token: bool = True, jobs: bool = False) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="ry"))  # short: a socket's path has 107 characters at most
         self.token = self._folder / "token"
         self.token.write_text(TOKEN)
         self.token.chmod(0o600)
         self._token = token
-        with socket.socket() as free:
-            free.bind(("", 0))
-            self._port = free.getsockname()[1]
-        self._processes = [self._start("good", "--head", f"--port={self._port}", "--include-dashboard=false")]
+        self._port, port_of_jobs = _free_port(), _free_port()
+        self.jobs = f"http://127.0.0.1:{port_of_jobs}"
+        dashboard = ["--include-dashboard=false"]
+        if jobs:  # the default port of the agent may be that of another cluster on this machine
+            dashboard = [f"--dashboard-port={port_of_jobs}", f"--dashboard-agent-listen-port={_free_port()}"]
+        self._processes = [self._start("good", "--head", f"--port={self._port}", *dashboard)]
         self.address = self._address()
-        self._processes.append(self._start("bad", f"--address={self.address}", apart=True))
-        self._wait(2)
+        if not jobs:
+            self._processes.append(self._start("bad", f"--address={self.address}", apart=True))
+        self._wait(len(self._processes))
 
     def environment(self) -> dict[str, str]:
         """The variables of a process that may enter the cluster."""
@@ -126,13 +133,35 @@ class Cluster:
         subprocess.run(command, env=self.environment(), check=True, timeout=60, capture_output=True)
 
 
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
 def said(cluster_environment: Mapping[str, str], folder: Path, *words: str) -> tuple[int, str, float]:
     """Run a command in a folder. Return its exit code, all that it printed, and how long it took."""
+    return _said([sys.executable, "-m", "tuner", *words], cluster_environment, folder)
+
+
+def job_said(cluster: Cluster, environment: Mapping[str, str], folder: Path, *words: str) -> tuple[int, str, float]:
+    """Run a command as a job of Ray, with a copy of the folder. Return what `said` returns."""
+    submit = [*_RAY, "job", "submit", "--address", cluster.jobs, "--working-dir", str(folder)]
+    for _ in range(10):
+        answer = _said([*submit, "--", sys.executable, "-m", "tuner", *words], environment, folder)
+        if "No available agent" not in answer[1]:  # the head takes jobs some seconds after its start
+            break
+        time.sleep(1)
+    return answer
+
+
+def _said(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> tuple[int, str, float]:
     begun = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "tuner", *words],
+        command,
         cwd=folder,
-        env=dict(cluster_environment),
+        env=dict(environment),
         capture_output=True,
         text=True,
         timeout=100,

@@ -206,6 +206,9 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "Its spent budget stays spent.",
         "storage-url": "`storage` must be a folder, not a URL. dp-tuner locks, renames and protects the files of a "
         "sweep, which an object store cannot do. Mount a shared file system on every machine, and give its path.",
+        "job-copy": "`storage`, the ledger or MLflow's file is in Ray's copy of the working directory of a job. Ray "
+        "deletes this copy, and with it the trained models or the account of the spent budget. Give absolute paths of "
+        "a folder that remains.",
         "workers-local": "`--local` runs every trial in one process, so no trial can have several workers. Leave "
         "`--local` out, or write `resources.workers_per_trial: 1`.",
         "code-hidden": "The current folder has a module with the name of one of our packages. Ray's workers would "

@@ -125,6 +125,8 @@ def _unknown_key(path: tuple[str, ...]) -> str:
     if near:
         return f"Did you mean {near[0]!r}?"
     owners = [owner for owner, keys in _KEYS.items() if key in keys]
+    if () in owners:
+        return f"Did you mean {key!r} at the top level of the file?"
     if owners:
         least = min(map(len, owners))  # prefers privacy.epsilon to dataset.validation.epsilon
         return f"Did you mean {' or '.join('.'.join((*owner, key)) for owner in owners if len(owner) == least)}?"
