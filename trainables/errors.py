@@ -330,8 +330,8 @@ FAILURES: dict[str, str] = {
     ),
     "replay-device-changed": (
         "An interrupted run of a sealed search is repeated with the same random numbers. This works only on the same "
-        "kind of CPU or GPU, with the same versions of torch and CUDA. Resume the sweep on machines of the kind that "
-        "began the run."
+        "kind of device, with the same versions of torch, numpy and CUDA. Resume the sweep on machines of the kind "
+        "that began the run."
     ),
     "records-failed": (
         "A computation on the records failed. Its cause is only in the operator's log, because an error or a warning "

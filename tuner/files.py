@@ -25,6 +25,7 @@ __all__ = [
     "is_locked",
     "lock_open_file",
     "replacing",
+    "require_kept",
     "require_page_path",
     "take_lock",
     "unwritable",
@@ -33,6 +34,9 @@ __all__ = [
 ]
 
 _PAGE = b"<!doctype html"  # how each page begins
+
+_COPIES = "working_dir_files"
+"""Folder of Ray with its copies of the working directories of jobs."""
 
 _PATIENCE = 1.0
 """Seconds that `take_lock` waits for a lock. Must be longer than the instant for which `is_locked` holds the lock."""
@@ -85,6 +89,16 @@ def unwritable(folder: Path) -> OSError | None:
             return None
     except OSError as error:
         return error
+
+
+def require_kept(path: Path | None) -> None:
+    """Raise an InputError if Ray will delete this file or folder with its copy of a job's working directory."""
+    if path is not None and _COPIES in path.resolve().parts:
+        raise InputError(
+            "job-copy",
+            f"{path} is in Ray's copy of the working directory of a job, which Ray deletes. Write absolute paths of a "
+            "folder that remains, for `storage`, `tracking.uri` and a ledger.",
+        )
 
 
 def require_page_path(out: Path) -> None:

@@ -197,10 +197,10 @@ def measure(settings: Settings, results: Results) -> None:
                     results.leave_out(f"sweeps.{name}", str(error))
                     break
                 except Exception as error:  # noqa: BLE001 - the other faults are caused
+                    if not settings.time_for(_CLOSING):
+                        results.leave_out(f"sweeps.{name}", f"the time was up while it ran ({error})")
+                        break
                     row, problems = ("",) * 7, [f"{type(error).__name__}: {error}"]
-                if problems and not settings.time_for(_CLOSING):
-                    results.leave_out(f"sweeps.{name}", f"the time was up: {'; '.join(problems)}")
-                    break
                 rows.append((name, *row, "; ".join(problems) or "none"))
                 print(*rows[-1], sep=" | ", flush=True)
                 all_problems += problems
@@ -241,10 +241,17 @@ def _play(fault: Fault, sweep: DrillSweep, deadline: float) -> tuple[tuple[objec
         """Return for how many seconds to wait."""
         return min(_PATIENCE, max(0.0, deadline - _CLOSING - time.perf_counter()))
 
+    def awaited() -> int | None:
+        """Return the exit code, or None after `_PATIENCE`."""
+        code = sweep.wait(seconds=patience())
+        if code is None and not patience():
+            raise TimeoutError("it had not ended")
+        return code
+
     sweep.start()
     sweep.wait_for_draws(fault.after, seconds=patience())
     repair = fault.cause(sweep)
-    code = ended = sweep.wait(seconds=patience())
+    code = ended = awaited()
     said = sweep.message
     repair()
     if ended is None:
@@ -257,7 +264,7 @@ def _play(fault: Fault, sweep: DrillSweep, deadline: float) -> tuple[tuple[objec
     while code != 0 and resumes < 2:
         resumes += 1
         sweep.start()
-        code = sweep.wait(seconds=patience())
+        code = awaited()
     if code != 0:
         problems.append(f"it did not resume ({code}: {sweep.message})")
     if sweep.sync() != 0:

@@ -184,6 +184,7 @@ COPY = "runtime_resources/working_dir_files/_ray_pkg_1"  # where Ray puts the wo
         ({"tracking": {"uri": "runs"}}, "tracking-uri-invalid"),
         ({"tracking": {"uri": f"sqlite:///{COPY}/mlflow.db"}}, "job-copy"),
         ({"ledger": f"sqlite:///{COPY}/ledger.db", "storage": COPY}, "job-copy"),
+        ({"ledger": f"sqlite+pysqlite:///{COPY}/ledger.db"}, "job-copy"),
         ({"storage": f"{COPY}/runs"}, "job-copy"),
         ({"trainable__start": {"path": "w.safetensors", "public": True}}, "start-unreadable"),
     ],

@@ -328,6 +328,11 @@ def test_a_sealed_run_is_repeated_on_the_same_kind_of_device(
     with pytest.raises(InfrastructureError) as caught:
         PrivateTraining(make_spec(**values), CountingCharge())
     assert caught.value.code == "replay-device-changed"
+    begun.unlink()
+    PrivateTraining(make_spec(**values), CountingCharge())
+    monkeypatch.setattr("torch.__version__", "0.0")  # it may compute another sum
+    with pytest.raises(InfrastructureError):
+        PrivateTraining(make_spec(**values), CountingCharge())
     monkeypatch.setattr("trainables.training.device_kind", lambda _: "any")  # the control: every device alike
     begun.unlink()
     with pretended_gpu():

@@ -7,6 +7,7 @@ import math
 import os
 import pickle
 from collections.abc import Callable
+from itertools import islice, product
 
 import mpmath
 import numpy as np
@@ -20,7 +21,7 @@ from training_fakes import keyed, normals
 from trainables.engine import chacha20
 from trainables.engine.chacha20 import KeyStream
 from trainables.engine.gaussian import _CHUNK as CHUNK
-from trainables.engine.gaussian import LONGEST, BoxMuller, Words, from_words, random_words
+from trainables.engine.gaussian import LONGEST, BoxMuller, Words, from_words, needs_more_bits, random_words, word_count
 from trainables.engine.noise import add_noise
 from trainables.engine.random import Generator, SecureGenerator, SeededGenerator
 
@@ -255,6 +256,21 @@ def test_an_accelerator_computes_the_same_words(count: int, monkeypatch: pytest.
     assert found() == expected.tolist()
     monkeypatch.setattr(chacha20, "range", lambda *ends: range(*((9,) if ends == (10,) else ends)), raising=False)
     assert found() != expected.tolist()
+
+
+@pytest.mark.parametrize("size", [3, CHUNK, 2 * CHUNK + 3])
+def test_a_radius_that_needs_more_bits_is_found_as_on_a_cpu(size: int) -> None:
+    """Radii are the first half of each chunk, of which the last one is shorter."""
+    count = word_count(size)
+    last = (count - 1) // CHUNK * CHUNK  # where the last chunk starts
+    radius, angle = last + (count - last) // 2 - 1, count - 1
+    for place, word in product((0, radius, angle), (2**64 - 2**24 - 1, 2**64 - 2**24, 2**64 - 1)):
+        words = np.zeros(count + 1, dtype="<u8")  # one more for the bits
+        words[place] = word
+        stream = iter(words)
+        _, less = random_words(lambda into, stream=stream: np.copyto(into, list(islice(stream, into.size))), size)
+        assert (less is not None) == (place != angle and word >= 2**64 - 2**24)
+        assert needs_more_bits(torch.from_numpy(words[:count].view("<i8")), size) == (less is not None)
 
 
 @pytest.mark.parametrize("size", [3, 2 * CHUNK + 3])

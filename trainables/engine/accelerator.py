@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
+import numpy as np
 import torch
 
 from trainables.errors import GateError
@@ -65,9 +66,12 @@ def repeatable(device: torch.device, *, strictly: bool) -> None:
 
 
 def device_kind(device: torch.device) -> str:
-    """Return what decides how a device rounds, apart from the settings above: its kind and the versions of software."""
+    """Return what decides how a device rounds, apart from the settings above: its kind and the versions of software.
+
+    Kinds of CPU are not told apart, because the machines of a cluster often differ.
+    """
     if device.type == "cpu":
-        return f"cpu, {_BACKENDS.cpu.get_cpu_capability()}, torch {torch.__version__}"
+        return f"cpu, torch {torch.__version__}, numpy {np.__version__}"
     kind = torch.cuda.get_device_properties(device)
     versions = f"torch {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {_BACKENDS.cudnn.version()}"
     return f"{kind.name}, {kind.multi_processor_count} multiprocessors, {versions}"

@@ -19,7 +19,7 @@ KEY_BYTES = 32
 _BLOCK_BYTES = 64
 _CONSTANTS = b"expand 32-byte k"
 _ZEROS = memoryview(bytes(2**18))  # encrypted zeros are the key stream
-_BLOCKS_AT_ONCE = 2**21  # need about 400 MB of an accelerator's memory
+_BLOCKS_AT_ONCE = 2**21  # need about 600 MB of an accelerator's memory
 
 
 class KeyStream:

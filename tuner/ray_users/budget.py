@@ -25,8 +25,7 @@ from tuner.privacy.ledger.admission import require_name
 from tuner.privacy.ledger.entries import canonical
 from tuner.privacy.ledger.ledger import Ledger
 from tuner.privacy.ledger.search_budget import BudgetView, LedgerCharge, SearchBudget
-from tuner.privacy.ledger.stores.file_url import file_of
-from tuner.sweep.addresses import require_kept
+from tuner.privacy.ledger.stores import require_folder
 from tuner.sweep.identity import block_fingerprints, keyed_fingerprint, names_in_ledger, near_names, public_facts
 from tuner.sweep.ledger_head import require_charged
 from tuner.sweep.settings import split_of
@@ -205,7 +204,7 @@ def open_budget(
             "machine. Run the driver on a machine of the cluster, or with `ray job submit`.",
         )
     require_name(search, "search")
-    require_kept(file_of(url))
+    require_folder(url)
     names, about = names_in_ledger(spec.dataset), info(spec.dataset)
     ledger = Ledger.open(url)
     fingerprint = keyed_fingerprint(ledger, spec.dataset)

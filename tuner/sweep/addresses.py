@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tuner.errors import InputError
+from tuner.files import require_kept
 from tuner.passwords import hide_password
 
 if TYPE_CHECKING:
     from tuner.experiment import Experiment
     from tuner.experiment.places import Places
 
-__all__ = ["check_addresses", "check_tracking", "require_kept", "require_no_file"]
+__all__ = ["check_addresses", "check_tracking", "require_no_file"]
 
-_COPIES = "working_dir_files"  # of Ray, for jobs that name a working directory
 _TRACKING_KINDS = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
 
 
@@ -32,20 +32,9 @@ def check_addresses(experiment: Experiment, places: Places) -> None:
         require_kept(file_of(experiment.tracking.uri))  # MLflow's file has a URL of the same form
     with places.at("ledger"):
         require_folder(experiment.ledger, made=Path(experiment.storage))
-        require_kept(file_of(experiment.ledger))
     with places.at("storage"):
         require_no_file(Path(experiment.storage))
         require_kept(Path(experiment.storage))
-
-
-def require_kept(path: Path | None) -> None:
-    """Raise an InputError if Ray will delete this file or folder with its copy of a job's working directory."""
-    if path is not None and _COPIES in path.resolve().parts:
-        raise InputError(
-            "job-copy",
-            f"{path} is in Ray's copy of the working directory of a job, which Ray deletes. Write an absolute path of "
-            "a folder that remains.",
-        )
 
 
 def require_no_file(storage: Path) -> None:

@@ -72,7 +72,8 @@ class SealedRuns:
     """The secrets of a sealed search: the number K of runs, and a 32-byte key of all their randomness.
 
     The runs are counted from 0 in the order in which they start. All that is random in a run depends on its number and
-    the key alone, so every copy of the sweep's folder comes to the same winner on the same kind of device.
+    the key alone, so every copy of the sweep's folder comes to the same winner on the same kind of CPU or GPU, with the
+    same versions of torch and numpy.
     """
 
     count: int

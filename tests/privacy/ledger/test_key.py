@@ -9,7 +9,7 @@ import pytest
 from errors_helper import raises_code
 from ledgers import child, open_search, said_by
 
-from tuner.errors import LedgerError
+from tuner.errors import InputError, LedgerError
 from tuner.privacy.ledger.key import ENVIRONMENT, LedgerKey
 from tuner.privacy.ledger.ledger import Ledger
 
@@ -62,6 +62,10 @@ def test_another_file_may_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv(ENVIRONMENT)
     with raises_code(LedgerError, "ledger-key"):
         _ = Ledger.open(made.url).key
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "working_dir_files" / "key"))  # Ray deletes this folder
+    with raises_code(InputError, "job-copy"):
+        Ledger.open(f"sqlite:///{tmp_path}/other.db")
+    assert not (tmp_path / "other.db").exists()
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tuner.errors import LedgerError
+from tuner.files import require_kept
 
 __all__ = ["ENVIRONMENT", "RECORDS_PURPOSE", "LedgerKey", "created_key", "key_file", "read_key"]
 
@@ -60,8 +61,10 @@ def created_key(default: Path) -> LedgerKey:
 
     Raises:
         LedgerError: the file cannot be written, or is not a key.
+        InputError: Ray will delete the file.
     """
     path = key_file(default)
+    require_kept(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():

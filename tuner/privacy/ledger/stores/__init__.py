@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.errors import InputError
+from tuner.files import require_kept
 from tuner.passwords import hide_password
 from tuner.privacy.ledger.stores.file_url import file_of
 
@@ -40,13 +41,14 @@ def default_url() -> str:
 
 
 def require_folder(url: str, *, made: Path | None = None) -> None:
-    """Raise an InputError if the URL is malformed, or if the folder of its file does not exist.
+    """Raise an InputError if the URL is malformed, or if the folder of its file does not exist or will be deleted.
 
     A mistyped folder would start a ledger without history. That of the default ledger, and the folder `made` that a
     command makes first, may be missing.
     """
     file = file_of(url)
     folder = _backend(url).folder if file is None else file.parent
+    require_kept(folder)
     default = file is not None and file == file_of(default_url())
     if not (folder is None or folder.is_dir() or default or (made and folder == made.absolute())):
         raise InputError(
