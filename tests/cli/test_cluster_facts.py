@@ -126,3 +126,15 @@ def test_a_gpu_that_ray_counts_must_be_there(expected: Expected) -> None:
     assert judged(wanted, {}) == ["node-gpu"]
     assert judged(wanted, {"gpus": ["NVIDIA H100, 80000 MiB"]}) == []
     assert judged(wanted, {"gpus": ["NVIDIA H100, 80000 MiB"]}, failed=[("torch.cuda", "none")]) == ["node-gpu"]
+
+
+def test_a_sealed_search_needs_one_kind_of_gpu(expected: Expected) -> None:
+    found = {"gpus": ["NVIDIA H100, 80000 MiB"]}, {"gpus": ["NVIDIA H100, 70000 MiB"]}, {"gpus": ["NVIDIA L4, 1 MiB"]}
+    nodes = [
+        Node(id=str(n), name=f"machine-{n}", may_run=True, slots=1, facts={**expected.own, **facts}, failed=[])
+        for n, facts in enumerate(found)
+    ]
+    for repeats in (True, False):
+        changed = {"settings": ExecutorSettings(gpus_per_trial=1), "repeats": repeats}
+        problems = _Check(Expected(**{**vars(expected), **changed})).result(nodes).problems
+        assert [(problem.code, problem.node) for problem in problems] == [("node-gpu-differs", "machine-2")] * repeats

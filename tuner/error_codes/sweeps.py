@@ -196,6 +196,8 @@ EXPLANATIONS: dict[int, dict[str, str]] = {
         "file there.",
         "node-gpu": "Ray counts a GPU on a machine, but torch cannot use it. Install the driver of the GPU, or start "
         "Ray there without GPUs.",
+        "node-gpu-differs": "A sealed search repeats a run that was cut off with the same random numbers, and only the "
+        "same kind of GPU repeats it exactly. Use machines with one kind of GPU.",
         "node-memory": "A machine has too little free memory for its trials. Lower `resources.concurrent_trials`.",
         "node-disk": "The disk of `storage` has too little free space for checkpoints. Free space.",
         "node-clock": "The clock of a machine differs from the driver's. Synchronise the clocks with NTP.",

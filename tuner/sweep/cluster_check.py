@@ -103,8 +103,10 @@ def check_cluster(address: str, prepared: ReadySearch | None, *, storage: str) -
             "gpus": settings.gpus_per_trial > 0,
         }
         charges = prepared is None or prepared.plan.private
+        repeats = prepared is not None and prepared.plan.mode.runs_hidden
         own = machine.gather(question)
-        check = _Check(Expected(own=own, settings=settings, folder=folder, secret=secret, charges=charges))
+        expected = Expected(own=own, settings=settings, folder=folder, secret=secret, charges=charges, repeats=repeats)
+        check = _Check(expected)
         objects = [("trainables.training", ""), *_own_objects(prepared)]
         nodes = ask_nodes(settings, question, objects, trouble=lambda node: bool(check.of(node)))
         return check.result(nodes)
@@ -200,7 +202,7 @@ class _Check:
 
     def result(self, nodes: Sequence[Node]) -> CheckedCluster:
         """Return the table and all problems."""
-        problems: list[NodeProblem] = []
+        problems = self._mixed_gpus(nodes)
         rows = [self._driver()]
         for node in nodes:
             problems += self.of(node)
@@ -216,6 +218,24 @@ class _Check:
             shown = {column: cells.get(column, "?") for column in FACTS}
             rows.append({"machine": node.name, "trials": trials, **shown, "imports": imported or "-"})
         return CheckedCluster(_table(rows), tuple(problems), self._warnings(nodes), tuple(rows))
+
+    def _mixed_gpus(self, nodes: Sequence[Node]) -> list[NodeProblem]:
+        """Return a problem for each machine with another kind of GPU than the first, if runs are repeated exactly."""
+        if not (self.expected.repeats and self.expected.settings.gpus_per_trial):
+            return []
+        kinds = {
+            node.name: " and ".join(sorted({gpu.partition(",")[0] for gpu in node.facts["gpus"]}))
+            for node in nodes
+            if node.may_run and node.facts is not None and node.facts["gpus"]
+        }
+        first, kind = next(iter(kinds.items()), ("", ""))
+        what = "{} here, {} on {}: a run of a sealed search that is cut off is repeated only on the same kind of GPU"
+        fix = "Use machines with one kind of GPU."
+        return [
+            NodeProblem(code="node-gpu-differs", node=name, what=what.format(other, kind, first), fix=fix)
+            for name, other in kinds.items()
+            if other != kind
+        ]
 
     def _driver(self) -> dict[str, str]:
         own = self.expected.own

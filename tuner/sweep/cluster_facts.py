@@ -44,6 +44,7 @@ class Expected:
         settings: resources of one trial, and how many run at once.
         folder: new folder in the storage, with a file of the driver that holds `secret`.
         charges: whether the search is charged, so that a cluster which anybody may enter is refused.
+        repeats: whether runs that are cut off are repeated exactly, which only one kind of GPU can do.
     """
 
     own: Mapping[str, Any]
@@ -51,6 +52,7 @@ class Expected:
     folder: Path
     secret: str
     charges: bool
+    repeats: bool = False
 
 
 OPEN = "Ray requires no token, so anyone who reaches its ports can run programs and read checkpoints"
