@@ -191,7 +191,7 @@ def open_budget(
     """Open the search in the ledger, or return to it, and start the actor that charges it on this machine.
 
     Raises:
-        InputError: Ray is used through a Ray Client.
+        InputError: Ray is used through a Ray Client, or the folder of the ledger's file is missing or will be deleted.
         BudgetRefusedError: the claim does not fit the cap of the data set. Nothing was written.
         TunerError: a search of this name has another claim, other settings or other records.
     """
