@@ -15,6 +15,7 @@ from ray.tune.schedulers import ASHAScheduler
 from tuner.ray_users.trainable import dp_trainable
 
 folder = str(Path(sys.argv[1]).absolute()) if len(sys.argv) > 1 else tempfile.mkdtemp()
+Path(folder).mkdir(parents=True, exist_ok=True)
 trainable = dp_trainable(
     method="dp_sgd", dataset="digits", ledger=f"sqlite:///{folder}/ledger.db", epsilon=3.0, delta=1e-5,
     batch_size=256, steps=40, reports=4, full_runs=3,

@@ -17,6 +17,7 @@ from tuner.study.unimodal.pruner import UnimodalPruner
 from tuner.study.unimodal.sampler import UnimodalSampler
 
 folder = str(Path(sys.argv[1]).absolute()) if len(sys.argv) > 1 else tempfile.mkdtemp()
+Path(folder).mkdir(parents=True, exist_ok=True)
 trainable = dp_trainable(
     method="dplis", dataset="digits", ledger=f"sqlite:///{folder}/ledger.db", epsilon=3.0, delta=1e-5,
     batch_size=256, steps=40, reports=4, full_runs=4,

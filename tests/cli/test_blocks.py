@@ -65,7 +65,8 @@ def test_a_search_is_charged_to_its_blocks_and_says_so(sales: Tune) -> None:
     (months,) = np.nonzero(arrays.pop("block_train") == "2026-10")
     kept = {name: array[months] if name.endswith("_train") else array for name, array in arrays.items()}
     np.savez(sales.folder / "copy.npz", **kept)
-    assert "[records-known-private]" in sales("budget", "public", "leak", "copy.npz", code=3).err
+    for name, file in (("leak", "copy.npz"), ("leak", "sales.npz"), ("sales", "sales.npz")):
+        assert "[records-known-private]" in sales("budget", "public", name, file, code=3).err
     whole = {key: value for key, value in OWN["dataset"].items() if key != "block"}  # type: ignore[attr-defined]
     refused = sales("run", sales.write("whole.yaml", name="whole", dataset=whole), "--local", code=3)
     assert "[records-not-admitted]" in refused.err

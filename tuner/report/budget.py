@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pwd
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -13,7 +14,7 @@ from typing import Any
 from trainables.data import DATASETS, DatasetRequest, records_fingerprint
 from trainables.errors import DatasetError
 from trainables.tasks import TASKS
-from tuner.errors import InputError, LedgerError
+from tuner.errors import BudgetRefusedError, InputError, LedgerError
 from tuner.files import require_page_path, write_text
 from tuner.privacy.accountant.mechanism import require_delta, require_epsilon
 from tuner.privacy.accountant.rdp import ORDERS
@@ -215,19 +216,39 @@ def enter_public(url: str, dataset: str, file: str) -> dict[str, Any]:
     """
     require_dataset(dataset)
     _refuse_block(dataset, dataset != table_of(dataset), "Public records have no blocks")
-    content = _fingerprint_of(dataset, Path(file).expanduser().absolute()).encode()
+    path = Path(file).expanduser().absolute()
+    content = _fingerprint_of(dataset, path).encode()
     ledger = Ledger.open(url)
+    _refuse_private_blocks(ledger, dataset, path)
     ledger.enter_public(dataset, ledger.key.digest(RECORDS_PURPOSE, content))
     note = "The ledger now lists the records of this file as public. Enter a file with other records separately."
     return _changed(ledger, ledger.dataset_state(dataset), [note])
 
 
-def _fingerprint_of(dataset: str, path: Path) -> str:
+def _refuse_private_blocks(ledger: Ledger, dataset: str, path: Path) -> None:
+    """Raise a BudgetRefusedError if the ledger holds a block of this file's table, or of this name, as private."""
+    for state in ledger.states().values():
+        table = table_of(state.dataset)
+        if not state.is_private or table == state.dataset:
+            continue
+        found = ""
+        with contextlib.suppress(DatasetError):  # the file has no such block
+            found = _fingerprint_of(dataset, path, state.dataset.removeprefix(f"{table}/"))
+        if table == dataset or ledger.key.digest(RECORDS_PURPOSE, found.encode()) in state.fingerprints:
+            raise BudgetRefusedError(
+                "records-known-private",
+                f"The ledger holds the block {state.dataset!r} as private, so its table cannot be entered as public. "
+                "Use it only in private searches on its blocks.",
+            )
+
+
+def _fingerprint_of(dataset: str, path: Path, *blocks: str) -> str:
     """Return the fingerprint of the records in a file of any task. It depends neither on the task nor on the size."""
     refused: list[DatasetError] = []
     for task in TASKS:
+        request = DatasetRequest(name=dataset, path=str(path), public_size=1, task=task, blocks=blocks)
         try:
-            return records_fingerprint(DatasetRequest(name=dataset, path=str(path), public_size=1, task=task))
+            return records_fingerprint(request)
         except DatasetError as error:
             refused.append(error)
     raise refused[0]
