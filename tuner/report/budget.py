@@ -30,7 +30,7 @@ from tuner.privacy.ledger.state import DatasetState
 from tuner.privacy.ledger.stores import require_folder
 from tuner.privacy.ledger.stores.file_url import file_of
 from tuner.report.budget_page import budget_page
-from tuner.report.facts import dataset_line
+from tuner.report.facts import dataset_line, ledger_option
 
 _CLOSE = 0.75
 """A new name at least this similar to a known name counts as misspelt. `diggits` does, `digits_of_ours` does not."""
@@ -47,7 +47,7 @@ def budget_values(url: str, dataset: str | None) -> dict[str, Any]:
     """
     ledger = _opened(url)
     names = tuple(name for name in ledger.datasets() if dataset is None or table_of(name) == dataset)
-    one = dataset is not None and (dataset in names or not names)
+    one = dataset is not None and set(names) <= {dataset}
     if dataset is not None and one:
         ledger, owner = _ledger_and_owner(url, dataset)
         names = (owner,)
@@ -325,17 +325,17 @@ def _order(asked: str | None, epsilon: float, delta: float) -> float | None:
 
 
 def _changed(ledger: Ledger, state: DatasetState, notes: list[str]) -> dict[str, Any]:
-    return {"ledger": ledger.url, **_dataset(state), "notes": notes}
+    return {"ledger": ledger.url, **_dataset(state, ledger.url), "notes": notes}
 
 
-def _dataset(state: DatasetState) -> dict[str, Any]:
+def _dataset(state: DatasetState, url: str) -> dict[str, Any]:
     cap = state.cap
     halves = 1 if cap is None or cap.order is None else 2
     hides_runs = any(search.hides_runs for search in state.searches)
     return {
         "dataset": state.dataset,
         "summary": dataset_line(state),
-        "claim": Total.of_state(state).sentence,
+        "claim": Total.of_state(state, ledger_option=ledger_option(url)).sentence,
         "cap": None if cap is None else _pair((cap.epsilon, cap.delta)),
         "order": None if cap is None else cap.order,
         "rule": rule(cap),
@@ -364,7 +364,7 @@ def _dataset(state: DatasetState) -> dict[str, Any]:
 
 
 def _shown(ledger: Ledger, state: DatasetState) -> dict[str, Any]:
-    return {**_with_odometer(state), "division": basis(state), "division_fault": _division_fault(ledger, state)}
+    return {**_with_odometer(ledger, state), "division": basis(state), "division_fault": _division_fault(ledger, state)}
 
 
 def _division_fault(ledger: Ledger, state: DatasetState) -> str | None:
@@ -384,13 +384,13 @@ def _division_fault(ledger: Ledger, state: DatasetState) -> str | None:
     return None
 
 
-def _with_odometer(state: DatasetState) -> dict[str, Any]:
+def _with_odometer(ledger: Ledger, state: DatasetState) -> dict[str, Any]:
     read, cap = read_dataset(state), state.cap
     # If only the claims bound the spending, and their δ is above the cap's, the reading is at that δ.
     at = "the cap's δ" if cap is not None and read.delta == cap.delta else "the δ of all searches together"
     label = LABEL_VOID if state.voids else LABEL_WITHOUT_CAP if cap is None else LABEL
     return {
-        **_dataset(state),
+        **_dataset(state, ledger.url),
         "odometer": {"epsilon_spent": read.epsilon, "delta": read.delta, "delta_is": at, "label": label},
     }
 
