@@ -164,6 +164,7 @@ def export_sweep(sweep: SweepFolder, out: Path, *, data_dir: str | None, by: By 
     build_card(facts, state=state, others=others)
     origin = {"ledger": ledger.id, "entries": state.seq, "head": state.head}
     require_free(out, sweep.id)
+    require_writable(out)  # before the test set is scored
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
