@@ -69,6 +69,8 @@ COMMANDS: dict[str, Bad] = {
     "an option into a value": words("plan e.yaml --set privacy.epsilon.x=1", "override-invalid"),
     "an option that is no YAML": words("plan e.yaml --set privacy.epsilon=[3", "yaml-invalid", "the value must be"),
     "an option for an unknown key": words("plan e.yaml --set search.trails=1", "key-unknown", "'trials'"),
+    "an option for a key of another section": words("plan e.yaml --set search.seed=1", "key-unknown",
+        "'seed' at the top level"),
     "an option out of range": words("plan e.yaml --set privacy.epsilon=-1", "value-out-of-range",
         "--set privacy.epsilon=8"),
     "a cluster and this process": words("run e.yaml --local --address 1.2.3.4:6379", "options-conflict"),

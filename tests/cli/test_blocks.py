@@ -29,6 +29,17 @@ def sales(tune: Tune) -> Tune:
     return tune
 
 
+def test_the_blocks_of_a_public_file_are_public(sales: Tune) -> None:
+    """Otherwise a search could claim a guarantee for records that others use unprotected."""
+    sales("budget", "public", "open", "sales.npz")
+    assert sales.entries == ["public"] * 4
+    for block in (["2026-10"], ["2026-11", "2026-10"]):
+        values = {**OWN, "dataset": {**OWN["dataset"], "block": block}}  # type: ignore[dict-item]
+        for each in block:
+            sales("budget", "set", f"sales/{each}", "--epsilon", "30", "--delta", "1e-4")
+        assert "[records-not-admitted]" in sales("run", sales.write(**values), "--local", code=3).err
+
+
 def request_of(tune: Tune, *blocks: str) -> DatasetRequest:
     path = str(tune.folder / "sales.npz")
     return DatasetRequest(name="sales", path=path, public_size=500, validation_fraction=0.0, blocks=blocks)
@@ -67,6 +78,7 @@ def test_a_search_is_charged_to_its_blocks_and_says_so(sales: Tune) -> None:
     np.savez(sales.folder / "copy.npz", **kept)
     for name, file in (("leak", "copy.npz"), ("leak", "sales.npz"), ("sales", "sales.npz")):
         assert "[records-known-private]" in sales("budget", "public", name, file, code=3).err
+    assert "public" not in sales.entries
     whole = {key: value for key, value in OWN["dataset"].items() if key != "block"}  # type: ignore[attr-defined]
     refused = sales("run", sales.write("whole.yaml", name="whole", dataset=whole), "--local", code=3)
     assert "[records-not-admitted]" in refused.err

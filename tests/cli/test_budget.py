@@ -7,7 +7,7 @@ import pwd
 from pathlib import Path
 
 import pytest
-from command_fakes import STEPS, Tune
+from command_fakes import STEPS, Tune, write_images
 from postgres_server import PostgresServer
 
 from tuner.privacy.accountant.filters import FixedOrder
@@ -178,6 +178,10 @@ def test_the_ledger_may_be_named_before_or_after_the_command(bare: Tune) -> None
     shown = [bare("budget", "--ledger", url, "show", "--json"), bare("budget", "show", "--ledger", url, "--json")]
     assert shown[0].json == shown[1].json
     assert shown[0].json["ledger"] == url
+    write_images(bare.folder / "open.npz", 20)
+    bare("budget", "public", "open", "open.npz", "--ledger", url)
+    (uncapped,) = bare("budget", "show", "open", "--ledger", url, "--json").json["datasets"]
+    assert f"--delta D --ledger {url}" in uncapped["claim"]
 
 
 def test_a_ledger_of_the_environment_binds_every_command(

@@ -220,7 +220,8 @@ def test_an_export_replaces_an_export_of_the_same_search_only(charged: Tune) -> 
 def test_export_refuses_what_it_cannot_write(look: Tune, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     before = look.entries
-    assert "[output-unwritable]" in look("export", "tiny", "--out", str(tmp_path / "file"), code=2).err
+    for out in (tmp_path / "file", "/proc"):  # a folder that exists, but takes no file
+        assert "[output-unwritable]" in look("export", "tiny", "--out", str(out), code=2).err
     assert look.entries == before
     said = look("export", "tiny", "--out", "x" * 300, code=1).err
     assert "[system-error]" in said

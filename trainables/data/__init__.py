@@ -32,6 +32,7 @@ __all__ = [
     "DatasetRequest",
     "Splits",
     "as_it_is",
+    "block_names",
     "budget_owner",
     "check_present",
     "data_folder",
@@ -176,6 +177,15 @@ def records_fingerprint(request: DatasetRequest) -> str:
     """
     shipped, content = _identified(info(request))
     return content if shipped is None else _published(shipped)
+
+
+@walled
+def block_names(path: Path) -> tuple[str, ...]:
+    """Return the names of the blocks of a custom data set, or nothing if it has no blocks."""
+    from trainables.data.user_file import BLOCK, read_arrays_of
+
+    found = read_arrays_of(path, (BLOCK,)).get(BLOCK)
+    return () if found is None else tuple(sorted(set(found.astype(str).tolist())))
 
 
 @walled

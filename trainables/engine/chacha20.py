@@ -23,9 +23,10 @@ _BLOCKS_AT_ONCE = 2**21  # need about 600 MB of an accelerator's memory
 
 
 class KeyStream:
-    """Random words of one request, with fast key erasure (Bernstein 2017): block 0 is the key of the next request.
+    """Random words of one request, with fast key erasure (Bernstein 2017).
 
-    Every key is used for one request only, so the nonce is 0. A request has fewer than 2³¹ blocks.
+    The first half of block 0 is the key of the next request. Every key is used for one request only, so the nonce is 0.
+    A request has fewer than 2³¹ blocks.
     """
 
     def __init__(self, key: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import pwd
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -11,10 +10,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from trainables.data import DATASETS, DatasetRequest, records_fingerprint
+from trainables.data import DATASETS, DatasetRequest, block_names, records_fingerprint
 from trainables.errors import DatasetError
 from trainables.tasks import TASKS
-from tuner.errors import BudgetRefusedError, InputError, LedgerError
+from tuner.errors import InputError, LedgerError
 from tuner.files import require_page_path, write_text
 from tuner.privacy.accountant.mechanism import require_delta, require_epsilon
 from tuner.privacy.accountant.rdp import ORDERS
@@ -204,7 +203,7 @@ def write_budget_report(url: str, dataset: str, out: Path) -> dict[str, Any]:
 
 
 def enter_public(url: str, dataset: str, file: str) -> dict[str, Any]:
-    """Enter the records of a file as public, so that searches may use them without protection.
+    """Enter the records of a file, and those of each of its blocks, as public. Searches may use them unprotected.
 
     The ledger and its key are created if they do not exist. The ledger stores a keyed checksum of the records, and
     refuses records that it holds as private.
@@ -217,29 +216,11 @@ def enter_public(url: str, dataset: str, file: str) -> dict[str, Any]:
     require_dataset(dataset)
     _refuse_block(dataset, dataset != table_of(dataset), "Public records have no blocks")
     path = Path(file).expanduser().absolute()
-    content = _fingerprint_of(dataset, path).encode()
+    contents = [_fingerprint_of(dataset, path), *(_fingerprint_of(dataset, path, block) for block in block_names(path))]
     ledger = Ledger.open(url)
-    _refuse_private_blocks(ledger, dataset, path)
-    ledger.enter_public(dataset, ledger.key.digest(RECORDS_PURPOSE, content))
+    ledger.enter_public(dataset, *(ledger.key.digest(RECORDS_PURPOSE, content.encode()) for content in contents))
     note = "The ledger now lists the records of this file as public. Enter a file with other records separately."
     return _changed(ledger, ledger.dataset_state(dataset), [note])
-
-
-def _refuse_private_blocks(ledger: Ledger, dataset: str, path: Path) -> None:
-    """Raise a BudgetRefusedError if the ledger holds a block of this file's table, or of this name, as private."""
-    for state in ledger.states().values():
-        table = table_of(state.dataset)
-        if not state.is_private or table == state.dataset:
-            continue
-        found = ""
-        with contextlib.suppress(DatasetError):  # the file has no such block
-            found = _fingerprint_of(dataset, path, state.dataset.removeprefix(f"{table}/"))
-        if table == dataset or ledger.key.digest(RECORDS_PURPOSE, found.encode()) in state.fingerprints:
-            raise BudgetRefusedError(
-                "records-known-private",
-                f"The ledger holds the block {state.dataset!r} as private, so its table cannot be entered as public. "
-                "Use it only in private searches on its blocks.",
-            )
 
 
 def _fingerprint_of(dataset: str, path: Path, *blocks: str) -> str:

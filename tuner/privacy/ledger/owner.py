@@ -73,15 +73,17 @@ class OwnersLedger(LedgerReader):
                 )
             write(dataset, "grant", {"user": user, "epsilon": 0.0, "delta": 0.0})
 
-    def enter_public(self, dataset: str, fingerprint: str) -> None:
-        """Enter records that everyone may see, by their keyed checksum. Only an owner of the data should do this.
+    def enter_public(self, dataset: str, *fingerprints: str) -> None:
+        """Enter records that everyone may see, by their keyed checksums. Only an owner of the data should do this.
 
-        Raise `BudgetRefusedError` if the ledger holds the records, or the name, as private.
+        Raise `BudgetRefusedError` if the ledger holds any of the records, or the name, as private. Then it enters none.
         """
         require_dataset(dataset)
-        require_name(fingerprint, "fingerprint")
+        for fingerprint in fingerprints:
+            require_name(fingerprint, "fingerprint")
         with self._chain.write() as write:
-            write(dataset, "public", {"fingerprint": fingerprint, "user": self.user()})
+            for fingerprint in fingerprints:
+                write(dataset, "public", {"fingerprint": fingerprint, "user": self.user()})
 
     def void_total(self, dataset: str, *, use: str, why: str, sweep: str) -> None:
         """Record, before a sweep uses the records without protection, that the data set's total is void from now on.
